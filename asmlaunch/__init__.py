@@ -1,0 +1,49 @@
+"""Load, launch, emulate and verify GPU kernels that arrive as AMD code objects.
+
+::
+
+    import asmlaunch
+    kernel = asmlaunch.load("f4gemm_bf16_per1x32Fp4_BpreShuffle_256x256.co")
+    kernel.launch(args)
+
+Nothing here touches a GPU or imports a heavy package before it is used: names are resolved on first access.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asmlaunch import abi, codeobject, devices, emulator, errors, layouts, validate
+    from asmlaunch.module import Kernel, Module, load
+
+__version__ = "0.1.0"
+
+_FROM_MODULE = ("Kernel", "Module", "load")
+_SUBPACKAGES = ("abi", "codeobject", "devices", "emulator", "errors", "layouts", "validate")
+
+__all__ = [
+    "Kernel",
+    "Module",
+    "abi",
+    "codeobject",
+    "devices",
+    "emulator",
+    "errors",
+    "layouts",
+    "load",
+    "validate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FROM_MODULE:
+        return getattr(importlib.import_module("asmlaunch.module"), name)
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"asmlaunch.{name}")
+    raise AttributeError(f"module 'asmlaunch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,133 @@
+"""What a device is: something that takes a kernel, its kernarg bytes, a grid and a block, and runs it.
+
+A device also decides where the memory of a launch lives. :meth:`Device.staged` turns the arguments' buffers into the
+addresses the kernel will see: the caller's own memory for the emulator, device memory for a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from asmlaunch.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from asmlaunch.abi.arguments import Buffer
+    from asmlaunch.codeobject import CodeObject, KernelInfo
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a device noticed during a launch that did not stop it, such as a read past a buffer.
+
+    Attributes:
+        kind: short class name of the finding, e.g. ``"over-read"``.
+        message: one line that names the instruction, the buffer and the distance.
+    """
+
+    kind: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What is known after a launch.
+
+    Attributes:
+        seconds: wall time of the launch call; on a GPU that is the time to enqueue, not to finish.
+        device: name of the device, e.g. ``"emulator"`` or ``"hip:0"``.
+        findings: what the device noticed; empty on devices that cannot look.
+        instructions: wave-instructions executed, or None where the device does not count.
+    """
+
+    seconds: float
+    device: str
+    findings: tuple[Finding, ...] = ()
+    instructions: int | None = None
+
+
+@runtime_checkable
+class Device(Protocol):
+    """A place where a kernel of a code object can run."""
+
+    name: str
+    """``"emulator"`` or ``"hip:0"``; what ``load(device=...)`` takes and reports."""
+
+    def supports(self, code_object: CodeObject) -> bool:
+        """Whether the object's target id can run here."""
+        ...
+
+    def describe(self) -> str:
+        """The targets this device runs, for error messages: ``"gfx950:sramecc+:xnack-"``."""
+        ...
+
+    def staged(
+        self, buffers: Sequence[Buffer], zero: Sequence[str], **options: Any
+    ) -> AbstractContextManager[Mapping[str, int]]:
+        """Context in which every buffer is where the kernel can reach it: argument name -> address.
+
+        Args:
+            buffers: the launch's buffers, named after the arguments that point to them.
+            zero: names of the buffers to fill with zero bytes before the launch.
+            options: the launch's options (a stream, on a GPU).
+
+        Raises:
+            ArgumentError: memory that this device cannot use, or a buffer to zero that is read-only.
+        """
+        ...
+
+    def launch(
+        self,
+        kernel: KernelInfo,
+        code_object: CodeObject,
+        kernarg: bytes,
+        *,
+        grid: Dim3,
+        block: Dim3,
+        dynamic_lds: int = 0,
+        buffers: Sequence[Buffer] = (),
+        **options: Any,
+    ) -> LaunchResult:
+        """Run one grid of workgroups.
+
+        Args:
+            kernarg: the packed argument segment; pointers in it are those that :meth:`staged` gave.
+            grid: workgroups in x, y, z.
+            block: work-items of a workgroup in x, y, z.
+            dynamic_lds: bytes of LDS beyond the kernel's static ones.
+            buffers: the memory the kernel may touch.
+
+        Raises:
+            LaunchError: limits exceeded. DeviceError: an error of the device's runtime.
+        """
+        ...
+
+
+@contextmanager
+def host_memory(buffers: Sequence[Buffer], zero: Sequence[str], **_options: Any) -> Iterator[Mapping[str, int]]:
+    """:meth:`Device.staged` of a device that works on the caller's own host memory."""
+    by_name = {buffer.name: buffer for buffer in buffers}
+    for name in zero:
+        zero_host(by_name[name])
+    yield {buffer.name: buffer.address for buffer in buffers}
+
+
+def zero_host(buffer: Buffer) -> None:
+    """Fill a buffer of host memory with zero bytes.
+
+    Raises:
+        ArgumentError: the buffer is read-only.
+    """
+    if not buffer.writable:
+        raise ArgumentError(f"argument {buffer.name}", got="a read-only array", need="a writable one: it is zeroed")
+    ctypes.memset(buffer.address, 0, buffer.nbytes)
