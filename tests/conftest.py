@@ -1,0 +1,21 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from asmlaunch.kernels import aiter_folder
+
+
+@pytest.fixture(scope="session")
+def aiter_kernels() -> Path:
+    """Folder ``aiter_meta/hsa`` of the installed amd-aiter wheel (``make`` installs it)."""
+    return aiter_folder()
+
+
+@pytest.fixture(scope="session")
+def f4gemm_folder(aiter_kernels: Path) -> Path:
+    """Folder of the MI350 MXFP4 GEMM objects."""
+    return aiter_kernels / "gfx950" / "f4gemm"
