@@ -1,0 +1,23 @@
+"""The kernarg ABI: which bytes of a kernel's argument segment mean what; packing, unpacking, dumps and comparison."""
+
+from asmlaunch.abi.arguments import Buffer, resolve
+from asmlaunch.abi.binding import bind
+from asmlaunch.abi.diff import Diff, FieldDiff, diff
+from asmlaunch.abi.hexdump import Dump, hexdump, parse_hexdump
+from asmlaunch.abi.reflect import schema_from_metadata
+from asmlaunch.abi.schema import Field, KernargSchema
+
+__all__ = [
+    "Buffer",
+    "Diff",
+    "Dump",
+    "Field",
+    "FieldDiff",
+    "KernargSchema",
+    "bind",
+    "diff",
+    "hexdump",
+    "parse_hexdump",
+    "resolve",
+    "schema_from_metadata",
+]
