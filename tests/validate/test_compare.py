@@ -1,0 +1,112 @@
+"""The comparison: each figure it reports, on results whose faults are known."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from asmlaunch.errors import LayoutError, MismatchError
+from asmlaunch.validate import BF16_GEMM, EXACT, Bound, Reference, bfloat16_bits, compare
+
+
+@pytest.fixture
+def reference():
+    value = np.random.default_rng(0).standard_normal((100, 100))
+    return Reference(value, np.abs(value))
+
+
+@pytest.mark.parametrize("as_type", [lambda bits: bits, lambda bits: bits.view(ml_dtypes.bfloat16)])
+def test_a_rounded_result_passes(reference, as_type):
+    got = compare(as_type(bfloat16_bits(reference.value)), reference)
+    assert got.passed
+    assert got.equal_fraction == 1.0
+    assert got.max_rel_error <= 2**-8
+    assert 0 < got.norm_error < 2**-8
+    assert got.beyond == got.non_finite == got.unequal_nan == 0
+    assert got.require() is got
+    assert json.loads(json.dumps(got.as_dict()))["passed"] is True
+
+
+def test_one_wrong_element_is_found(reference):
+    result = bfloat16_bits(reference.value).view(ml_dtypes.bfloat16).copy()
+    result[3, 7] += 5
+    got = compare(result, reference)
+    assert not got.passed
+    assert got.equal_fraction == 0.9999
+    assert (got.beyond, got.worst) == (1, (3, 7))
+    assert got.max_abs_error == pytest.approx(5, abs=0.05)
+    assert got.worst_reference == reference.value[3, 7]
+    with pytest.raises(MismatchError, match=r"worst at \(3, 7\)"):
+        got.require("kernel x")
+
+
+def test_a_step_here_and_there_fails_only_by_the_fraction(reference):
+    bits = bfloat16_bits(reference.value)
+    bits[0, :2] += 1
+    # A whole step and the half of the first rounding.
+    loose = Bound(relative=2**-7 + 2**-8)
+    assert compare(bits, reference, loose).passed
+    bits[0, 2] += 1
+    got = compare(bits, reference, loose)
+    assert (got.equal_fraction, got.beyond) == (0.9997, 0)
+    assert not got.passed
+    # One rounding allows no step that cancellation does not explain.
+    assert compare(bits, reference).beyond == 3
+
+
+def test_cancellation_is_allowed_by_the_products_magnitudes():
+    value = np.full((1, 10000), 1e-9)
+    result = bfloat16_bits(value)
+    result[0, 5] = bfloat16_bits(np.array(3e-7))
+    assert not compare(result, Reference(value, np.full_like(value, 1e-9))).passed
+    assert compare(result, Reference(value, np.ones_like(value))).passed
+
+
+def test_a_fraction_of_the_largest_value():
+    value = np.array([0.0, 100.0])
+    assert compare(np.float32([1.9, 100]), value, Bound(0, 0, 0, of_max=0.02)).passed
+    assert not compare(np.float32([2.1, 100]), value, Bound(0, 0, 0, of_max=0.02)).passed
+
+
+def test_nan_and_infinity():
+    value = np.array([1.0, np.nan, np.nan, np.inf, 1.0, 1.0])
+    result = np.float32([1.0, np.nan, 2.0, np.inf, np.nan, np.inf])
+    got = compare(result, Reference(value, np.ones(6)))
+    assert (got.non_finite, got.unequal_nan, got.beyond) == (4, 2, 3)
+    assert got.equal_fraction == 0.5
+    assert got.max_abs_error == 0
+    assert not got.passed
+    assert "4 not finite" in str(got)
+    assert "2 NaN in only one" in str(got)
+    assert compare(result[[0, 1, 3]], value[[0, 1, 3]], EXACT).passed
+
+
+def test_zeros_of_either_sign_are_equal_and_an_empty_result_proves_nothing():
+    assert compare(np.float32([-0.0]), np.zeros(1), EXACT).passed
+    empty = compare(np.empty((0, 4), np.float32), np.empty((0, 4)), EXACT)
+    assert not empty.passed
+    assert empty.worst is None
+    zero = compare(np.float32([1.0]), np.zeros(1), EXACT)
+    assert (zero.norm_error, zero.max_rel_error) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rounding_is_to_the_type_of_the_result(dtype):
+    value = np.array([1 / 3, 1e5, 1e-9])
+    with np.errstate(over="ignore"):
+        result = value.astype(dtype)
+    assert compare(result, value, EXACT).passed
+
+
+def test_bad_input(reference):
+    with pytest.raises(MismatchError, match=r"\(100, 100\)"):
+        compare(np.zeros((100, 99), np.uint16), reference)
+    with pytest.raises(MismatchError, match="magnitudes"):
+        compare(np.zeros(2, np.uint16), np.zeros(2))
+    with pytest.raises(LayoutError, match="int32"):
+        compare(np.zeros(2, np.int32), np.zeros(2), EXACT)
+    assert "99.98%" in str(BF16_GEMM)
+    assert str(EXACT) == "at least 100.00% equal, error at most 0"
