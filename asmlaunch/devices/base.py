@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from asmlaunch.errors import ArgumentError
+from asmlaunch.errors import ArgumentError, LaunchError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -118,16 +118,26 @@ def host_memory(buffers: Sequence[Buffer], zero: Sequence[str], **_options: Any)
     """:meth:`Device.staged` of a device that works on the caller's own host memory."""
     by_name = {buffer.name: buffer for buffer in buffers}
     for name in zero:
-        zero_host(by_name[name])
+        require_writable(by_name[name])
+        ctypes.memset(by_name[name].address, 0, by_name[name].nbytes)
     yield {buffer.name: buffer.address for buffer in buffers}
 
 
-def zero_host(buffer: Buffer) -> None:
-    """Fill a buffer of host memory with zero bytes.
+def require_writable(buffer: Buffer) -> None:
+    """Check that a buffer can be zeroed.
 
     Raises:
         ArgumentError: the buffer is read-only.
     """
     if not buffer.writable:
         raise ArgumentError(f"argument {buffer.name}", got="a read-only array", need="a writable one: it is zeroed")
-    ctypes.memset(buffer.address, 0, buffer.nbytes)
+
+
+def refuse_options(device: str, unknown: Mapping[str, Any], need: str) -> None:
+    """Refuse launch options that a device does not know: a mistyped one must not be ignored.
+
+    Raises:
+        LaunchError: naming the options found and the ones there are (``need``).
+    """
+    if unknown:
+        raise LaunchError(f"launch option on {device}", got=", ".join(unknown), need=need)

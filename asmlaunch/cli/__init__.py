@@ -1,0 +1,46 @@
+"""The command line: ``asmlaunch inspect | hexdump | diff | verify``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from asmlaunch.cli import diff, hexdump, inspect, verify
+from asmlaunch.cli.output import errors
+from asmlaunch.errors import AsmlaunchError
+
+USAGE_STATUS = 2  # as typer's own usage errors; status 1 says that a comparison failed
+
+
+class _Group(TyperGroup):
+    """Turns the package's errors into one line on stderr: a wrong file is not a reason for a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AsmlaunchError as error:
+            errors.print(f"[bold red]error:[/] {type(error).__name__}:", end=" ")
+            errors.print(str(error), markup=False, highlight=False)
+            raise typer.Exit(USAGE_STATUS) from error
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="""
+    Load, launch, emulate and verify AMD GPU kernels that come as code objects (.co files).
+
+    A code object holds machine code and a description of its arguments, but no source. These commands show
+    what is inside one (**inspect**), read and compare the argument bytes that a launch passes (**hexdump**,
+    **diff**), and run a kernel to check its numbers (**verify**), on the CPU when there is no AMD GPU.
+    """,
+)
+app.command("inspect")(inspect.inspect)
+app.command("hexdump")(hexdump.hexdump)
+app.command("diff")(diff.diff)
+app.add_typer(verify.app, name="verify")

@@ -1,0 +1,231 @@
+"""Kernels that can be launched: ``load`` a code object, get a :class:`Kernel`, call :meth:`Kernel.launch`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from asmlaunch import codeobject
+from asmlaunch.abi import bind, schema_from_metadata
+from asmlaunch.abi.families import family_of
+from asmlaunch.devices.select import select
+from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError, TargetError
+
+if TYPE_CHECKING:
+    from asmlaunch.abi import KernargSchema
+    from asmlaunch.abi.families import Family
+    from asmlaunch.codeobject import CodeObject, KernelInfo
+    from asmlaunch.devices import Device, LaunchResult
+    from asmlaunch.devices.base import Dim3
+
+
+def load(
+    source: bytes | str | os.PathLike[str], device: str | Device | None = None, target: str | None = None
+) -> Module:
+    """Read a code object and get it ready to launch.
+
+    Args:
+        source: path of the code object, or its bytes.
+        device: ``"emulator"``, ``"hip"``, ``"hip:N"`` or a device; None takes the first HIP device that can run the
+            object, else the emulator. ``repr`` of the module and each launch's result say which it is.
+        target: processor the object must be for, e.g. ``"gfx950"``; None takes what there is.
+
+    Returns:
+        A module that launches directly when it holds one kernel; ``module["name"]`` is one of several.
+
+    Raises:
+        CodeObjectError: not a code object that can be used. TargetError: for another processor than ``target``, or
+            than the device's. DeviceError: the device asked for is not there.
+    """
+    code_object = codeobject.read(source)
+    if target is not None and target not in (code_object.target.processor, str(code_object.target)):
+        raise TargetError(f"target of {code_object.path or 'the code object'}", got=code_object.target, need=target)
+    return Module(code_object, select(code_object, device))
+
+
+class Kernel:
+    """One kernel of a code object on one device.
+
+    Attributes:
+        info: what the object says of the kernel (arguments, registers, LDS, machine code).
+        code_object: the object the kernel is in.
+        device: where it runs.
+        family: the known family of kernels it belongs to, whose launch rule is used; None for others.
+        schema: the layout of its argument segment.
+    """
+
+    def __init__(self, info: KernelInfo, code_object: CodeObject, device: Device) -> None:
+        self.info, self.code_object, self.device = info, code_object, device
+
+    @property
+    def name(self) -> str:
+        """The kernel's name in the object's metadata."""
+        return self.info.name
+
+    @cached_property
+    def family(self) -> Family | None:
+        return family_of(self.info)
+
+    @cached_property
+    def schema(self) -> KernargSchema:
+        return schema_from_metadata(self.info) if self.family is None else self.family.schema(self.info)
+
+    def launch(
+        self,
+        args: Any,
+        *,
+        grid: tuple[int, ...] | int | None = None,
+        block: tuple[int, ...] | int | None = None,
+        dynamic_lds: int | None = None,
+        check: bool = True,
+        **options: Any,
+    ) -> LaunchResult:
+        """Run the kernel once.
+
+        Args:
+            args: mapping or dataclass of argument name -> value. A pointer argument takes the array itself (numpy,
+                torch, anything with ``__cuda_array_interface__`` or DLPack) or an address; it is passed as it is.
+            grid: workgroups in x, y, z; needed for a kernel of no known family, else the family's launch rule.
+            block: work-items of a workgroup in x, y, z; as ``grid``.
+            dynamic_lds: bytes of LDS beyond the kernel's static ones; default the launch rule's, else 0.
+            check: refuse a problem outside the domain the family's kernels are right on, and a grid or block that
+                differs from the launch rule. False launches all the same.
+            options: the device's own, e.g. ``stream=`` on a GPU or ``schedule=`` in the emulator.
+
+        Returns:
+            The device's name, wall time and findings.
+
+        Raises:
+            ArgumentError: missing, unknown or unusable argument. DomainError: outside the kernel's domain.
+            LaunchError: no grid or block, or one that does not fit. DeviceError: from the device's runtime.
+        """
+        values, buffers = bind(self.schema, as_mapping(args))
+        zero: tuple[str, ...] = ()
+        given_grid, given_block = dim3("grid", grid), dim3("block", block)
+        if self.family is not None:
+            if check:
+                self.family.check(self.info, values, buffers)
+            rule = self.family.launch(self.info, values, buffers)
+            zero = tuple(rule.zero)
+            if check:
+                self._same("grid", given_grid, rule.grid)
+                self._same("block", given_block, rule.block)
+            given_grid, given_block = given_grid or rule.grid, given_block or rule.block
+            dynamic_lds = rule.dynamic_lds if dynamic_lds is None else dynamic_lds
+        if given_grid is None or given_block is None:
+            missing = " and ".join(n for n, v in (("grid", given_grid), ("block", given_block)) if v is None)
+            raise LaunchError(
+                f"kernel {self.name} is of no family whose launch rule is known",
+                need=f"{missing} (in workgroups and in work-items)",
+                hint=f"pass {missing.replace(' and ', '=, ')}= to launch",
+            )
+        with self.device.staged(tuple(buffers.values()), zero, **options) as addresses:
+            kernarg = self.schema.pack({**values, **addresses})
+            return self.device.launch(
+                self.info,
+                self.code_object,
+                kernarg,
+                grid=given_grid,
+                block=given_block,
+                dynamic_lds=dynamic_lds or 0,
+                buffers=tuple(buffers.values()),
+                **options,
+            )
+
+    def _same(self, what: str, given: Dim3 | None, rule: Dim3) -> None:
+        """Refuse a grid or block that differs from what the launch rule gives."""
+        if given not in (None, rule):
+            raise LaunchError(
+                f"{what} of {self.name}",
+                got=given,
+                need=f"{rule} by the launch rule of its family",
+                hint=f"leave {what}= out, or pass check=False to launch it all the same",
+            )
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name} for {self.code_object.target} on {self.device.name}>"
+
+
+class Module:
+    """The kernels of one code object on one device: ``module["name"]`` is a kernel, iteration gives the names.
+
+    Attributes:
+        code_object: the object.
+        device: where its kernels run.
+    """
+
+    def __init__(self, code_object: CodeObject, device: Device) -> None:
+        self.code_object, self.device = code_object, device
+        self._kernels = {name: Kernel(info, code_object, device) for name, info in code_object.kernels.items()}
+
+    def __getitem__(self, name: str) -> Kernel:
+        # The object's own mapping raises KernelNotFoundError, which lists the names there are.
+        return self._kernels[self.code_object.kernels[name].name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kernels
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The only kernel of the object.
+
+        Raises:
+            KernelNotFoundError: it holds several.
+        """
+        if len(self) != 1:
+            raise KernelNotFoundError(
+                f"{self.code_object.path or 'the code object'} holds {len(self)} kernels",
+                need=f"a choice among {', '.join(self)}",
+                hint='take one with module["name"]',
+            )
+        return next(iter(self._kernels.values()))
+
+    def launch(self, args: Any, **how: Any) -> LaunchResult:
+        """:meth:`Kernel.launch` of the only kernel there is.
+
+        Raises:
+            KernelNotFoundError: the object holds several kernels; what :meth:`Kernel.launch` raises.
+        """
+        return self.kernel.launch(args, **how)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self)
+        source = self.code_object.path.name if self.code_object.path else f"{len(self.code_object.data)} bytes"
+        return f"<Module {source} for {self.code_object.target} on {self.device.name}: {names}>"
+
+
+def as_mapping(args: Any) -> Mapping[str, Any]:
+    """Named arguments from a mapping or a dataclass instance.
+
+    Raises:
+        ArgumentError: neither of them.
+    """
+    if isinstance(args, Mapping):
+        return args
+    if dataclasses.is_dataclass(args) and not isinstance(args, type):
+        return {field.name: getattr(args, field.name) for field in dataclasses.fields(args)}
+    raise ArgumentError("arguments", got=type(args).__name__, need="a mapping or a dataclass of named arguments")
+
+
+def dim3(what: str, value: tuple[int, ...] | int | None) -> Dim3 | None:
+    """Three extents from one to three; the ones left out are 1.
+
+    Raises:
+        LaunchError: not one to three integers, or one below zero.
+    """
+    if value is None:
+        return None
+    extents = (value,) if isinstance(value, int) else tuple(value)
+    if not 1 <= len(extents) <= 3 or not all(isinstance(e, int) and e >= 0 for e in extents):
+        raise LaunchError(what, got=value, need="one to three integers, none below 0")
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z
