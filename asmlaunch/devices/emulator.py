@@ -1,0 +1,107 @@
+"""The emulator as a device: every machine has it, and it runs the kernel's real machine code."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from asmlaunch.devices.base import Dim3, LaunchResult, host_memory
+from asmlaunch.errors import LaunchError, TargetError
+
+if TYPE_CHECKING:
+    from asmlaunch.abi.arguments import Buffer
+    from asmlaunch.codeobject import CodeObject, KernelInfo
+    from asmlaunch.emulator.compile import CompiledKernel
+
+#: Processors whose instructions are defined, and their LDS bytes a workgroup (CDNA3 and CDNA4 ISA manuals).
+PROCESSORS = {"gfx942": 65536, "gfx950": 163840}
+
+_OPTIONS = ("schedule", "max_instructions", "threads")
+
+
+class EmulatorDevice:
+    """Runs kernels on the CPU.
+
+    Options of :meth:`launch`:
+        schedule: "barrier" (each wave runs to its next barrier) or "lockstep" (waves advance together).
+        max_instructions: wave-instructions a wave may execute before the run is called endless.
+        threads: workgroups in flight; by default one a core, or one in all for kernels with memory atomics.
+    """
+
+    name = "emulator"
+    staged = staticmethod(host_memory)
+
+    def __init__(self) -> None:
+        self._prepared: dict[tuple[str, str, bool, bool], CompiledKernel] = {}
+        self._lock = threading.Lock()
+
+    def supports(self, code_object: CodeObject) -> bool:
+        """Whether the object's processor is emulated."""
+        return code_object.target.processor in PROCESSORS
+
+    def describe(self) -> str:
+        """The processors it runs."""
+        return ", ".join(PROCESSORS)
+
+    def open(self, code_object: CodeObject) -> None:
+        """Nothing to do: kernels are prepared one by one, at their first launch."""
+
+    def open(self, code_object: CodeObject) -> None:
+        """Nothing to get ready or to keep: a kernel is compiled at its first launch."""
+
+    def prepare(self, kernel: KernelInfo, *, waits: bool = False, full_exec: bool = True) -> CompiledKernel:
+        """Decode and compile a kernel; a second call with the same machine code is free.
+
+        Raises:
+            TargetError: a processor that is not emulated.
+            UnsupportedInstructionError: instructions that are not defined.
+        """
+        from asmlaunch.emulator.compile import compile_kernel
+
+        if kernel.target.processor not in PROCESSORS:
+            raise TargetError(
+                f"target of kernel {kernel.name}", got=kernel.target, need=f"one of {self.describe()} for the emulator"
+            )
+        key = hashlib.sha256(kernel.text).hexdigest(), kernel.name, waits, full_exec
+        with self._lock:
+            if key not in self._prepared:
+                self._prepared[key] = compile_kernel(kernel, waits=waits, full_exec=full_exec)
+            return self._prepared[key]
+
+    def launch(
+        self,
+        kernel: KernelInfo,
+        code_object: CodeObject,
+        kernarg: bytes,
+        *,
+        grid: Dim3,
+        block: Dim3,
+        dynamic_lds: int = 0,
+        buffers: Sequence[Buffer] = (),
+        **options: Any,
+    ) -> LaunchResult:
+        """Run the grid and wait for its end (see :class:`asmlaunch.devices.base.Device`).
+
+        Raises:
+            EmulationError: what the emulator cannot run, or what the kernel did wrong; its subclasses say which.
+            LaunchError: limits exceeded, or an option there is not.
+        """
+        from asmlaunch.emulator import machine
+
+        start = time.perf_counter()
+        unknown = sorted(set(options) - set(_OPTIONS))
+        if unknown:
+            raise LaunchError("launch option", got=", ".join(unknown), need=f"one of {', '.join(_OPTIONS)}")
+        schedule = options.pop("schedule", "barrier")
+        if schedule not in machine.SCHEDULES:
+            raise LaunchError("schedule", got=repr(schedule), need=f"one of {', '.join(machine.SCHEDULES)}")
+        full_exec = block[0] * block[1] * block[2] % kernel.wavefront_size == 0
+        compiled = self.prepare(kernel, waits=machine.SCHEDULES[schedule].waits, full_exec=full_exec)
+        machine.check_launch(kernel, grid, block, dynamic_lds, PROCESSORS[kernel.target.processor])
+        done = machine.run(
+            compiled, kernarg, grid=grid, block=block, dynamic_lds=dynamic_lds, buffers=buffers, schedule=schedule, **options
+        )  # fmt: skip
+        return LaunchResult(time.perf_counter() - start, self.name, done.findings, done.instructions)

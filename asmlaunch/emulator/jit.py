@@ -1,0 +1,72 @@
+"""LLVM IR -> callable machine code of this host, through llvmlite."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any
+
+from asmlaunch.errors import DeviceError
+
+LOCK = threading.RLock()  # LLVM's global state is touched by one thread at a time
+
+
+@cache
+def host() -> Any:
+    """The host's CPU: ``name``, ``features`` (LLVM's names), ``triple`` and ``layout``.
+
+    Raises:
+        DeviceError: llvmlite is not installed.
+    """
+    return _Host()
+
+
+class _Host:
+    def __init__(self) -> None:
+        try:
+            from llvmlite import binding
+        except ImportError as error:
+            raise DeviceError(
+                "the emulator's compiler is missing (llvmlite)", hint="pip install 'asmlaunch[emulator]'"
+            ) from error
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        self.binding = binding
+        self.name = binding.get_host_cpu_name()
+        features = binding.get_host_cpu_features()
+        self.features = frozenset(name for name, there in features.items() if there)
+        # 512-bit registers where there are any: LLVM avoids them by default on some CPUs.
+        self._flags = features.flatten() + (",-prefer-256-bit" if "avx512f" in self.features else "")
+        self.triple = binding.get_process_triple()
+        self.layout = str(self.machine(2).target_data)
+
+    def machine(self, level: int) -> Any:
+        """A target machine; ``level`` is the code generator's optimisation, 0..3."""
+        target = self.binding.Target.from_triple(self.triple)
+        return target.create_target_machine(cpu=self.name, features=self._flags, opt=level, jit=True)
+
+
+class Compiled:
+    """Machine code in memory; it lives as long as this object."""
+
+    def __init__(self, text: str, level: int) -> None:
+        binding = host().binding
+        with LOCK:
+            module = binding.parse_assembly(text)
+            machine = host().machine(level)
+            if level > 1:
+                options = binding.create_pipeline_tuning_options(speed_level=level)
+                passes = binding.create_pass_builder(machine, options)
+                passes.getModulePassManager().run(module, passes)
+            self._engine = binding.create_mcjit_compiler(module, machine)
+            self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Address of a function."""
+        return int(self._engine.get_function_address(name))
+
+
+def publish(name: str, address: int) -> None:
+    """Let modules compiled later call ``name``."""
+    with LOCK:
+        host().binding.add_symbol(name, address)

@@ -1,0 +1,257 @@
+"""Expressions -> LLVM IR for the host.
+
+A value that is the same in all lanes is one LLVM scalar; any other is a vector of 64 elements. Scalars become vectors only
+where they meet one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+
+from asmlaunch.emulator.isa.evaluate import evaluate
+from asmlaunch.emulator.isa.language import Bool, Float, Integer, Value
+from asmlaunch.emulator.state import LANES
+
+I1, I8, I32, I64, PTR = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.PointerType()
+LANES_I32 = ir.VectorType(I32, LANES)
+_FLOATS = {16: ir.HalfType(), 32: ir.FloatType(), 64: ir.DoubleType()}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A lowered value: an LLVM scalar, the same in all lanes, or a vector of 64."""
+
+    ir: ir.Value
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it is one scalar for all lanes."""
+        return not isinstance(self.ir.type, ir.VectorType)
+
+
+def scalar_type(kind: type[Value]) -> ir.Type:
+    """The LLVM type of one element."""
+    return _FLOATS[kind.bits] if issubclass(kind, Float) else ir.IntType(kind.bits)
+
+
+def call(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value]) -> ir.Value:
+    """Call an external function or intrinsic, declaring it on first use."""
+    module = builder.module
+    function = module.globals.get(name)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(result, [arg.type for arg in args]), name)
+    return builder.call(function, args)
+
+
+def overload(kind: ir.Type) -> str:
+    """LLVM's suffix of an overloaded intrinsic, such as ``v64f32``."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{overload(kind.element)}"
+    return {"half": "f16", "float": "f32", "double": "f64"}.get(str(kind), str(kind))
+
+
+class TextConstant(ir.Constant):
+    """A constant whose text is made once: 64 elements written out for every use would be most of a module."""
+
+    def __init__(self, kind: ir.Type, elements: Any, text: str | None = None) -> None:
+        super().__init__(kind, elements)
+        self._text = super().get_reference() if text is None else text
+
+    def get_reference(self) -> str:
+        """LLVM's spelling."""
+        return self._text
+
+
+def splat(builder: ir.IRBuilder, scalar: ir.Value, count: int = LANES) -> ir.Value:
+    """A vector with ``scalar`` in every element."""
+    vector = ir.VectorType(scalar.type, count)
+    if isinstance(scalar, ir.Constant):
+        return TextConstant(vector, ir.Undefined, f"splat ({scalar.type} {scalar.get_reference()})")
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, count), None))
+
+
+@cache
+def _lane_constant(values: tuple[int, ...], kind: ir.Type) -> ir.Constant:
+    """A vector of 64 different integers; its text is made once."""
+    vector = ir.VectorType(kind, LANES)
+    return TextConstant(vector, list(values))
+
+
+def lanes(builder: ir.IRBuilder, cell: Cell) -> ir.Value:
+    """The value as a vector of 64."""
+    return splat(builder, cell.ir) if cell.uniform else cell.ir
+
+
+def given(kind: type[Value], value: ir.Value | Cell) -> Value:
+    """An LLVM value as a leaf of an expression."""
+    return kind("given", (), value if isinstance(value, Cell) else Cell(value))
+
+
+class Lowering:
+    """Lowers expression trees at the builder's position; shared subtrees are lowered once."""
+
+    def __init__(self, builder: ir.IRBuilder) -> None:
+        self.builder = builder
+        self._done: dict[int, tuple[Value, Cell]] = {}  # the node is kept: an id is good while its object lives
+
+    def cell(self, value: Value) -> Cell:
+        """The lowered value."""
+        if id(value) not in self._done:
+            handler = _pattern if _varies_by_lane_only(value) else _HANDLERS.get(value.op)
+            assert handler is not None, f"no lowering for {value!r}"
+            self._done[id(value)] = value, handler(self, value)
+        return self._done[id(value)][1]
+
+    def __call__(self, meaning: Callable[..., Any], *args: Value) -> Any:
+        """Apply a defining function and lower what it gives: one cell, or a tuple of cells."""
+        result = meaning(*args)
+        return tuple(map(self.cell, result)) if isinstance(result, tuple) else self.cell(result)
+
+    def together(self, *values: Value) -> tuple[list[ir.Value], bool]:
+        """The arguments as all scalars, or all vectors; and which (True: scalars)."""
+        cells = [self.cell(value) for value in values]
+        uniform = all(cell.uniform for cell in cells)
+        return [cell.ir if uniform else lanes(self.builder, cell) for cell in cells], uniform
+
+    def typed(self, kind: type[Value], uniform: bool) -> ir.Type:
+        """LLVM's type of a value of ``kind``."""
+        element = scalar_type(kind)
+        return element if uniform else ir.VectorType(element, LANES)
+
+
+def _varies_by_lane_only(value: Value) -> bool:
+    """Whether the value is made of lane numbers and constants: a pattern known when the kernel is prepared."""
+
+    def known(node: Value) -> bool:
+        return node.op in ("lane", "const") or (bool(node.args) and all(map(known, node.args)))
+
+    def has_lane(node: Value) -> bool:
+        return node.op == "lane" or any(map(has_lane, node.args))
+
+    return isinstance(value, Integer | Bool) and known(value) and has_lane(value)
+
+
+def _pattern(low: Lowering, value: Value) -> Cell:
+    return Cell(_lane_constant(tuple(int(element) for element in evaluate(value)), scalar_type(type(value))))
+
+
+def _const(low: Lowering, value: Value) -> Cell:
+    kind = scalar_type(type(value))
+    if isinstance(value, Integer):
+        return Cell(ir.Constant(kind, value.attr & ((1 << value.bits) - 1)))
+    return Cell(ir.Constant(kind, value.attr & 1 if isinstance(value, Bool) else float(value.attr)))
+
+
+_INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and_", "or": "or_", "xor": "xor", "shl": "shl"}
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_PREDICATES = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _binary(low: Lowering, value: Value) -> Cell:
+    (a, b), _ = low.together(*value.args)
+    if isinstance(value, Float):
+        method = _FLOAT_OPS[value.op]
+    elif value.op == "shr":
+        method = "ashr" if isinstance(value, Integer) and value.signed else "lshr"
+    else:
+        method = _INTEGER_OPS[value.op]
+    return Cell(getattr(low.builder, method)(a, b))
+
+
+def _compare(low: Lowering, value: Value) -> Cell:
+    (a, b), _ = low.together(*value.args)
+    predicate, kind = _PREDICATES[value.op], value.args[0]
+    if isinstance(kind, Float):
+        # Ordered, except that a NaN is "not equal" to everything.
+        compare = low.builder.fcmp_unordered if value.op == "ne" else low.builder.fcmp_ordered
+        return Cell(compare(predicate, a, b))
+    signed = isinstance(kind, Integer) and kind.signed
+    return Cell((low.builder.icmp_signed if signed else low.builder.icmp_unsigned)(predicate, a, b))
+
+
+def _select(low: Lowering, value: Value) -> Cell:
+    condition = low.cell(value.args[0])
+    (yes, no), uniform = low.together(*value.args[1:])
+    if condition.uniform:
+        return Cell(low.builder.select(condition.ir, yes, no))
+    if uniform:
+        yes, no = splat(low.builder, yes), splat(low.builder, no)
+    return Cell(low.builder.select(condition.ir, yes, no))
+
+
+def _bitcast(low: Lowering, value: Value) -> Cell:
+    cell = low.cell(value.args[0])
+    return Cell(low.builder.bitcast(cell.ir, low.typed(type(value), cell.uniform)))
+
+
+def _convert(low: Lowering, value: Value) -> Cell:
+    source, cell = value.args[0], low.cell(value.args[0])
+    target = low.typed(type(value), cell.uniform)
+    signed = isinstance(source, Integer) and source.signed
+    build = low.builder
+    if isinstance(source, Float):
+        assert isinstance(value, Float), "a float becomes an integer by `truncate`"
+        widen = build.fpext if value.bits > source.bits else build.fptrunc
+        return Cell(widen(cell.ir, target))
+    if isinstance(value, Float):
+        return Cell((build.sitofp if signed else build.uitofp)(cell.ir, target))
+    if value.bits == source.bits:
+        return cell
+    if value.bits < source.bits:
+        return Cell(build.trunc(cell.ir, target))
+    return Cell((build.sext if signed else build.zext)(cell.ir, target))
+
+
+def _fma(low: Lowering, value: Value) -> Cell:
+    args, _ = low.together(*value.args)
+    return Cell(call(low.builder, f"llvm.fma.{overload(args[0].type)}", args[0].type, args))
+
+
+def _truncate(low: Lowering, value: Value) -> Cell:
+    cell = low.cell(value.args[0])
+    target = low.typed(type(value), cell.uniform)
+    assert isinstance(value, Integer)
+    name = f"llvm.fpto{'s' if value.signed else 'u'}i.sat.{overload(target)}.{overload(cell.ir.type)}"
+    return Cell(call(low.builder, name, target, [cell.ir]))
+
+
+def _shuffle(low: Lowering, value: Value) -> Cell:
+    source, pattern = value.args
+    cell = low.cell(source)
+    if cell.uniform:
+        return cell
+    return Cell(low.builder.shuffle_vector(cell.ir, cell.ir, low.cell(pattern).ir))
+
+
+def _read_lane(low: Lowering, value: Value) -> Cell:
+    cell, index = (low.cell(arg) for arg in value.args)
+    return cell if cell.uniform else Cell(low.builder.extract_element(cell.ir, index.ir))
+
+
+def _cttz(low: Lowering, value: Value) -> Cell:
+    cell = low.cell(value.args[0])
+    name = f"llvm.cttz.{overload(cell.ir.type)}"
+    return Cell(call(low.builder, name, cell.ir.type, [cell.ir, ir.Constant(I1, 0)]))
+
+
+_HANDLERS: dict[str, Callable[[Lowering, Value], Cell]] = {
+    "const": _const,
+    "given": lambda low, value: value.attr,
+    **{op: _binary for op in [*_INTEGER_OPS, *_FLOAT_OPS, "shr"]},
+    **{op: _compare for op in _PREDICATES},
+    "select": _select,
+    "bitcast": _bitcast,
+    "convert": _convert,
+    "fma": _fma,
+    "truncate": _truncate,
+    "shuffle": _shuffle,
+    "read_lane": _read_lane,
+    "cttz": _cttz,
+}

@@ -1,0 +1,197 @@
+"""A kernel's machine code as a graph of basic blocks.
+
+A block ends where a wave may stop: at a branch, before a branch target, after a barrier and, with ``waits=True``, after
+every ``s_waitcnt``. Undefined instructions are found here, when the kernel is prepared, and not when one is reached.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from asmlaunch.codeobject import KernelInfo
+from asmlaunch.emulator.decode import EXEC, Disassembler, Immediate, Instruction, Register
+from asmlaunch.emulator.isa.table import Access, Branch, Control, find
+from asmlaunch.errors import CodeObjectError, UnsupportedInstructionError
+
+
+@dataclass
+class Block:
+    """Consecutive instructions entered only at the first and left only at the last.
+
+    Attributes:
+        index: its place in ``Program.blocks``.
+        instructions: at least one.
+        fallthrough: index of the block that follows in memory, or None after an unconditional jump or the end.
+        target: index of the block a branch at the end jumps to, or None.
+        full_exec: whether EXEC is known to be all ones on entry.
+    """
+
+    index: int
+    instructions: list[Instruction]
+    fallthrough: int | None = None
+    target: int | None = None
+    full_exec: bool = False
+
+    @property
+    def address(self) -> int:
+        """Address of its first instruction."""
+        return self.instructions[0].address
+
+    @property
+    def successors(self) -> list[int]:
+        """Indices of the blocks that may run next."""
+        return [index for index in (self.target, self.fallthrough) if index is not None]
+
+
+@dataclass
+class Program:
+    """The blocks of one kernel, entry first, and the memory instructions in order of address."""
+
+    kernel: KernelInfo
+    blocks: list[Block]
+    accesses: list[Instruction] = field(default_factory=list)
+
+    def instructions(self) -> Iterator[Instruction]:
+        """All reachable instructions, block by block."""
+        for block in self.blocks:
+            yield from block.instructions
+
+
+def build(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Program:
+    """Decode the kernel from its entry and split it into blocks.
+
+    Args:
+        waits: let a wave stop after every ``s_waitcnt`` too.
+        full_exec: every wave starts with all 64 lanes on.
+
+    Raises:
+        CodeObjectError: bytes that are no instruction, or a jump out of the kernel's code.
+        UnsupportedInstructionError: instructions whose meaning is not defined.
+    """
+    reached = _reach(kernel)
+    _require_defined(kernel, reached.values())
+    starts = _block_starts(kernel, reached, waits)
+    blocks = _blocks(reached, sorted(starts, key=lambda address: (address != kernel.code_address, address)))
+    _propagate_full_exec(blocks, full_exec)
+    accesses = [one for block in blocks for one in block.instructions if isinstance(find(one.mnemonic), Access)]
+    return Program(kernel, blocks, sorted(accesses, key=lambda one: one.address))
+
+
+def _reach(kernel: KernelInfo) -> dict[int, Instruction]:
+    """Instructions that control flow can reach from the entry, by address."""
+    disassembler = Disassembler(kernel.target.processor)
+    reached: dict[int, Instruction] = {}
+    pending = [kernel.code_address]
+    while pending:
+        address = pending.pop()
+        while address not in reached:
+            offset = address - kernel.text_address
+            if not 0 <= offset < len(kernel.text):
+                raise CodeObjectError(
+                    f"control flow of kernel {kernel.name}",
+                    got=f"a jump to {address:#x}",
+                    need=f"an address in {kernel.text_address:#x}..{kernel.text_address + len(kernel.text):#x}",
+                    hint="the code object is damaged",
+                )
+            instruction = reached[address] = disassembler.one(kernel.text[offset : offset + 20], address)
+            if isinstance(find(instruction.mnemonic), Branch):
+                pending.append(instruction.branch_target)
+            if _ends_flow(instruction):
+                break
+            address = instruction.end
+    return reached
+
+
+def _ends_flow(instruction: Instruction) -> bool:
+    """Whether the next instruction in memory is not reached from this one."""
+    definition = find(instruction.mnemonic)
+    if isinstance(definition, Branch):
+        return definition.condition is None
+    # Jumps through a register have no definition yet; nothing after them can be known to be code.
+    return instruction.mnemonic in ("s_endpgm", "s_setpc_b64", "s_swappc_b64", "s_cbranch_g_fork")
+
+
+def _require_defined(kernel: KernelInfo, instructions: Iterable[Instruction]) -> None:
+    missing = [one for one in sorted(instructions, key=lambda one: one.address) if find(one.mnemonic) is None]
+    if missing:
+        counts = Counter(one.mnemonic for one in missing)
+        first = {one.mnemonic: one.address for one in reversed(missing)}
+        listing = ", ".join(f"{name} at {first[name]:#x} ({count}x)" for name, count in counts.most_common())
+        raise UnsupportedInstructionError(
+            f"kernel {kernel.name} uses {len(counts)} instructions whose meaning is not defined: {listing}",
+            hint="define them in asmlaunch/emulator/isa, or run the kernel on a GPU",
+        )
+
+
+def _stops_after(instruction: Instruction, waits: bool) -> bool:
+    definition = find(instruction.mnemonic)
+    if isinstance(definition, Branch):
+        return True
+    if isinstance(definition, Control):
+        return definition.action in ("end", "barrier") or (waits and definition.action == "wait")
+    return False
+
+
+def _block_starts(kernel: KernelInfo, reached: dict[int, Instruction], waits: bool) -> set[int]:
+    starts = {kernel.code_address}
+    for instruction in reached.values():
+        if isinstance(find(instruction.mnemonic), Branch):
+            starts.add(instruction.branch_target)
+        if _stops_after(instruction, waits) and not _ends_flow(instruction):
+            starts.add(instruction.end)
+    return starts
+
+
+def _blocks(reached: dict[int, Instruction], starts: list[int]) -> list[Block]:
+    index_of = {address: index for index, address in enumerate(starts)}
+    blocks = []
+    for index, start in enumerate(starts):
+        block = Block(index, [reached[start]])
+        while not _ends_flow(last := block.instructions[-1]) and last.end not in index_of:
+            block.instructions.append(reached[last.end])
+        if not _ends_flow(last):
+            block.fallthrough = index_of[last.end]
+        if isinstance(find(last.mnemonic), Branch):
+            block.target = index_of[last.branch_target]
+        blocks.append(block)
+    return blocks
+
+
+def writes_exec(instruction: Instruction) -> bool:
+    """Whether EXEC is written: as a destination by name, or by an instruction whose name says so."""
+    if "saveexec" in instruction.mnemonic or instruction.mnemonic.startswith("v_cmpx"):
+        return True
+    first = instruction.operands[0] if instruction.operands else None
+    return isinstance(first, Register) and first.file == "s" and first.index + first.count > EXEC
+
+
+def sets_full_exec(instruction: Instruction) -> bool:
+    """Whether this is ``s_mov_b64 exec, -1``."""
+    if instruction.mnemonic != "s_mov_b64" or not writes_exec(instruction):
+        return False
+    source = instruction.operands[1]
+    return isinstance(source, Immediate) and source.as_int() == -1
+
+
+def exec_after(instruction: Instruction, full: bool) -> bool:
+    """Whether EXEC is known to be full after the instruction, given whether it was before."""
+    return sets_full_exec(instruction) if writes_exec(instruction) else full
+
+
+def _propagate_full_exec(blocks: list[Block], full_at_entry: bool) -> None:
+    """Forward data flow: EXEC is full on entry to a block when it is on every way into it."""
+    for block in blocks:
+        block.full_exec = True
+    blocks[0].full_exec = full_at_entry
+    pending = list(range(len(blocks)))
+    while pending:
+        block = blocks[pending.pop()]
+        full = block.full_exec
+        for instruction in block.instructions:
+            full = exec_after(instruction, full)
+        for successor in block.successors:
+            if blocks[successor].full_exec and not full:
+                blocks[successor].full_exec = False
+                pending.append(successor)

@@ -1,0 +1,87 @@
+"""Access records -> sentences: which instruction, which lane, which argument, how far outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asmlaunch.abi.arguments import Buffer
+from asmlaunch.devices.base import Finding
+from asmlaunch.emulator.compile import CompiledKernel
+from asmlaunch.emulator.state import Fault
+from asmlaunch.errors import MemoryFaultError
+
+#: Kernels read a little past their buffers and throw the values away; that is reported. A read further from every buffer
+#: than this is a wild address, and an error.
+NEAR = 1 << 20
+
+
+def explain(
+    compiled: CompiledKernel, records: Sequence[NDArray[np.void]], buffers: Sequence[Buffer]
+) -> tuple[Finding, ...]:
+    """Findings of a run, in order of address.
+
+    Args:
+        records: one array a worker, one record a memory instruction.
+
+    Raises:
+        MemoryFaultError: a write outside the buffers, or a read far from all of them.
+    """
+    findings = []
+    for number, instruction in enumerate(compiled.program.accesses):
+        there = [worker[number] for worker in records if worker[number]["count"]]
+        if not there:
+            continue
+        count = sum(int(record["count"]) for record in there)
+        first = there[0]
+        group = f"({first['group_x']}, {first['group_y']}, {first['group_z']})"
+        where = (
+            f"kernel {compiled.kernel.name} at {instruction.address:#x} `{instruction.text}`, "
+            f"workgroup {group} wave {first['wave']} lane {first['lane']}"
+        )
+        kind, address = Fault(int(first["kind"])), int(first["address"])
+        if kind is Fault.DESCRIPTOR:
+            raise MemoryFaultError(
+                f"{where}: a buffer resource that swizzles addresses or adds the lane number",
+                hint="the emulator does not define these; run the kernel on a GPU",
+            )
+        if kind in (Fault.LDS_READ, Fault.LDS_WRITE):
+            verb = "reads" if kind is Fault.LDS_READ else "writes"
+            findings.append(Finding("lds", f"{where} {verb} LDS at {address:#x}, outside its allocation ({count:,}x)"))
+            continue
+        distance, place = locate(address, buffers)
+        if kind is Fault.WRITE:
+            raise MemoryFaultError(
+                f"{where} writes {first['size']} bytes at {address:#x}: {place} ({count:,}x)",
+                hint="check the pointer, the sizes and the strides, and that the output has the rows the kernel writes",
+            )
+        if distance > NEAR:
+            raise MemoryFaultError(
+                f"{where} reads {first['size']} bytes at {address:#x}: {place} ({count:,}x)",
+                hint="check the pointers and strides of the arguments",
+            )
+        findings.append(Finding("over-read", f"{where} reads at {address:#x}: {place} ({count:,}x); zeros were returned"))
+    return tuple(findings)
+
+
+def locate(address: int, buffers: Sequence[Buffer]) -> tuple[int, str]:
+    """Distance to the nearest buffer (0: inside one), and where that is, in words."""
+    best: tuple[int, str] | None = None
+    for buffer in buffers:
+        end = buffer.address + buffer.nbytes
+        size = f"{buffer.nbytes:,} bytes"
+        if buffer.address <= address < end:
+            access = "" if buffer.writable else ", which is read-only"
+            candidate = 0, f"at byte {address - buffer.address:,} of {buffer.name} ({size}){access}"
+        elif address >= end:
+            candidate = address - end + 1, f"{address - end:,} bytes past the end of {buffer.name} ({size})"
+        else:
+            before = buffer.address - address
+            candidate = before, f"{before:,} bytes before {buffer.name} ({size})"
+        if best is None or candidate[0] < best[0]:
+            best = candidate
+    if best is None:
+        return 1 << 64, "no buffer was given"
+    return best

@@ -1,0 +1,80 @@
+"""The memory that compiled code and Python share: waves, workgroups, memory regions and access records.
+
+Each is a numpy structured type; compiled code finds fields by the same offsets (``emulator.lower``, ``emulator.native``).
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+LANES = 64
+SGPRS = 128
+VGPRS = 512  # v0..v255, then a0..a255
+
+#: One wavefront. ``block`` is the index of the block to run next.
+WAVE = np.dtype(
+    [
+        ("block", "i4"), ("status", "i4"), ("budget", "i8"), ("executed", "i8"),
+        ("group", "u8"), ("lds", "u8"), ("lds_size", "u4"), ("scc", "u4"),
+        ("regions", "u8"), ("region_count", "u4"), ("id", "u4"), ("records", "u8"), ("stop", "u8"),
+        ("group_id", "u4", 3), ("pad", "u1", 36),
+        ("sgpr", "u4", SGPRS),
+        ("vgpr", "u4", (VGPRS, LANES)),
+    ]
+)  # fmt: skip
+
+#: One workgroup: how many of its waves wait at a barrier, and how many have not ended.
+GROUP = np.dtype([("waiting", "i4"), ("alive", "i4")])
+
+#: Memory the kernel may touch: [start, end), and whether it may be written.
+REGION = np.dtype([("start", "u8"), ("end", "u8"), ("writable", "u8")])
+
+#: What went wrong at one memory instruction: how often, and where first.
+RECORD = np.dtype(
+    [
+        ("count", "i8"), ("kind", "i4"), ("lane", "i4"), ("address", "u8"), ("size", "i4"), ("wave", "u4"),
+        ("group_x", "u4"), ("group_y", "u4"), ("group_z", "u4"), ("pad", "u4"),
+    ]
+)  # fmt: skip
+
+assert WAVE.fields is not None
+assert WAVE.fields["sgpr"][1] % 64 == 0
+assert WAVE.fields["vgpr"][1] % 64 == 0
+assert WAVE.itemsize % 64 == 0
+
+
+class Status(enum.IntEnum):
+    """What a wave is doing."""
+
+    READY = 0
+    BARRIER = 1
+    ENDED = 2
+    FAULT = 3
+    BUDGET = 4
+    STOPPED = 5
+
+
+class Fault(enum.IntEnum):
+    """Kinds of access records. Reads past a buffer give zero and the run goes on; the others end it."""
+
+    READ = 1
+    WRITE = 2
+    LDS_READ = 3
+    LDS_WRITE = 4
+    DESCRIPTOR = 5
+
+
+def offset(dtype: np.dtype[np.void], name: str) -> int:
+    """Byte offset of a field."""
+    assert dtype.fields is not None
+    return int(dtype.fields[name][1])
+
+
+def aligned(nbytes: int, alignment: int = 64) -> NDArray[np.uint8]:
+    """Zeroed bytes that start at a multiple of ``alignment``."""
+    raw = np.zeros(nbytes + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + nbytes]
