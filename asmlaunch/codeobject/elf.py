@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass
-from functools import cached_property
 
 from elftools.common.exceptions import ELFError
 from elftools.construct.core import ConstructError
@@ -42,7 +41,13 @@ class Symbol:
 
 
 class ElfImage:
-    """The parts of an AMDGPU ELF that a loader needs. CodeObjectError when it is not one, or is damaged."""
+    """The parts of an AMDGPU ELF that a loader needs. CodeObjectError when it is not one, or is damaged.
+
+    Attributes:
+        version: code object version, 3 to 6. flags: ``e_flags``.
+        segments: what is loaded. notes: contents of the note segments.
+        symbols: defined symbols by name, those of the dynamic table first.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -61,8 +66,7 @@ class ElfImage:
             self._elf = ELFFile(io.BytesIO(data))
             self.segments = self._loaded()
             self.notes = self._note_segments()
-        except CodeObjectError:
-            raise
+            self.symbols = self._read_symbols()
         except (ELFError, ConstructError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             raise CodeObjectError(f"damaged ELF file ({error})") from error
 
@@ -115,18 +119,12 @@ class ElfImage:
         headers = [s.header for s in self._elf.iter_segments() if s.header["p_type"] == _PT_NOTE]
         return tuple(self._slice("note segment", h["p_offset"], h["p_filesz"]) for h in headers)
 
-    @cached_property
-    def symbols(self) -> dict[str, Symbol]:
-        """Defined symbols of the dynamic table, then of the full one, by name."""
+    def _read_symbols(self) -> dict[str, Symbol]:
         found: dict[str, Symbol] = {}
         decoded = 0
-        headers = [self._elf._get_section_header(i) for i in range(self._elf.num_sections())]
+        headers = [section.header for section in self._elf.iter_sections()]
         tables = [h for kind in ("SHT_DYNSYM", "SHT_SYMTAB") for h in headers if h["sh_type"] == kind]
         for header in tables:
-            if header["sh_link"] >= len(headers):
-                raise CodeObjectError(
-                    "symbol table's string table", got=f"section {header['sh_link']}", need=f"< {len(headers)}"
-                )
             link = headers[header["sh_link"]]
             names = self._slice("string table", link["sh_offset"], link["sh_size"])
             raw = self._slice("symbol table", header["sh_offset"], header["sh_size"] // _SYMBOL.size * _SYMBOL.size)
