@@ -61,13 +61,13 @@ def compile_packers(fields: Sequence[Field], size: int, careful: Pack) -> tuple[
 
 
 def _layout(fields: Sequence[Field], size: int) -> struct.Struct | None:
-    """The segment as one struct, or None where fields overlap or need converting."""
+    """The segment as one struct, or None where fields overlap or need converting or checking (struct cuts bytes)."""
     parts, position = ["<"], 0
     for field in fields:
-        if field.offset < position or TYPES[field.type].encode is not None:
+        kind = TYPES[field.type]
+        if field.offset < position or kind.encode is not None or kind.kind == "bytes":
             return None
-        code = f"{field.size}s" if field.type == "bytes" else TYPES[field.type].code
-        parts.append(f"{field.offset - position}x{code}")
+        parts.append(f"{field.offset - position}x{kind.code}")
         position = field.end
     parts.append(f"{size - position}x")
     return struct.Struct("".join(parts)) if fields else None
