@@ -57,8 +57,9 @@ class Kernel:
         schema: the layout of its argument segment.
     """
 
-    def __init__(self, info: KernelInfo, code_object: CodeObject, device: Device) -> None:
+    def __init__(self, info: KernelInfo, code_object: CodeObject, device: Device, opened: Any) -> None:
         self.info, self.code_object, self.device = info, code_object, device
+        self._opened = opened  # what the device needs as long as the kernel can be launched
 
     @property
     def name(self) -> str:
@@ -159,7 +160,8 @@ class Module:
 
     def __init__(self, code_object: CodeObject, device: Device) -> None:
         self.code_object, self.device = code_object, device
-        self._kernels = {name: Kernel(info, code_object, device) for name, info in code_object.kernels.items()}
+        opened = device.open(code_object)
+        self._kernels = {name: Kernel(info, code_object, device, opened) for name, info in code_object.kernels.items()}
 
     def __getitem__(self, name: str) -> Kernel:
         # The object's own mapping raises KernelNotFoundError, which lists the names there are.

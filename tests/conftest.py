@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from asmlaunch.kernels import aiter_folder
+
+# The stand-in HIP runtime of tests/hip_runtime stays loaded once a test has used it; it shows devices to those that ask.
+os.environ.setdefault("HIP_STANDIN_DEVICES", "0")
 
 
 @pytest.fixture(scope="session")

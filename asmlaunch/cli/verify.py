@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -88,7 +89,7 @@ def _run(jobs: list[tuple[Kernel, Case]]) -> Iterator[dict[str, Any]]:
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("", total=len(jobs))
         for kernel, case in jobs:
-            progress.update(task, description=_short(kernel))
+            progress.update(task, description=_short(kernel.code_object.path))
             yield _verify(kernel, case)
             progress.advance(task)
 
@@ -111,22 +112,25 @@ def _verify(kernel: Kernel, case: Case) -> dict[str, Any]:
     }
 
 
-def _short(kernel: Kernel) -> str:
-    return (
-        kernel.code_object.path.stem.removeprefix("f4gemm_bf16_per1x32Fp4_") if kernel.code_object.path else kernel.name
-    )
+def _short(path: Path | str | None) -> str:
+    """What tells the kernels of the family apart: the end of the file name."""
+    return Path(path or "kernel").stem.removeprefix("f4gemm_bf16_per1x32Fp4_")
 
 
 def _print_table(rows: list[dict[str, Any]], device: str) -> None:
-    table = Table(title=f"a4w4 on {device}, against float64", title_justify="left")
-    for column in ("kernel", "m", "n", "k", "split", "equal", "max abs", "max rel", "norm", "seconds", ""):
-        table.add_column(column, justify="left" if column in ("kernel", "") else "right", no_wrap=column == "kernel")
+    table = Table(
+        title=f"a4w4 on {device}, compared with float64", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1)
+    )
+    for column in ("kernel", "m x n x k", "equal", "max abs", "max rel", "seconds", ""):
+        table.add_column(column, justify="left" if column in ("kernel", "") else "right", no_wrap=True)
     for row in rows:
+        split = f" / 2^{row['split_k']}" if row["split_k"] else ""
         table.add_row(
-            Path(row["file"]).stem.removeprefix("f4gemm_bf16_per1x32Fp4_"),
-            *(str(row[name]) for name in ("m", "n", "k", "split_k")),
+            _short(row["file"]),
+            f"{row['m']}x{row['n']}x{row['k']}{split}",
             f"{row['equal_fraction']:.3%}",
-            *(f"{row[name]:.2g}" for name in ("max_abs_error", "max_rel_error", "norm_error")),
+            f"{row['max_abs_error']:.1e}",
+            f"{row['max_rel_error']:.1e}",
             f"{row['seconds']:.2f}",
             "[green]passed[/]" if row["passed"] else "[bold red]FAILED[/]",
         )

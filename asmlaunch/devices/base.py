@@ -71,6 +71,14 @@ class Device(Protocol):
         """The targets this device runs, for error messages: ``"gfx950:sramecc+:xnack-"``."""
         ...
 
+    def open(self, code_object: CodeObject) -> Any:
+        """Get the object ready here; what is returned is kept while kernels of the object can be launched.
+
+        Raises:
+            DeviceError: the device's runtime refuses the object. UnsupportedInstructionError: from the emulator.
+        """
+        ...
+
     def staged(
         self, buffers: Sequence[Buffer], zero: Sequence[str], **options: Any
     ) -> AbstractContextManager[Mapping[str, int]]:

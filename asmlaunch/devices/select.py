@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from asmlaunch.devices.base import Device
@@ -22,15 +23,21 @@ def open_device(name: str) -> Device:
         DeviceError: an unknown name, no HIP runtime, or no such device.
     """
     if name == "emulator":
-        from asmlaunch.devices.emulator import EmulatorDevice
-
-        return EmulatorDevice()
+        return _emulator()
     match = re.fullmatch(r"hip(?::(\d+))?", name)
     if match is None:
         raise DeviceError("device", got=repr(name), need="'emulator', 'hip' or 'hip:N'")
     from asmlaunch.devices import hip
 
     return hip.open_hip_device(int(match.group(1) or 0))
+
+
+@cache
+def _emulator() -> Device:
+    """The one emulator of the process: what it compiled serves every module."""
+    from asmlaunch.devices.emulator import EmulatorDevice
+
+    return EmulatorDevice()
 
 
 def select(code_object: CodeObject, device: str | Device | None = None) -> Device:

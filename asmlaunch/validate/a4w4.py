@@ -1,6 +1,6 @@
 """A4W4 problems: quantised operands, the launch arguments of an f4gemm kernel made from them, and the reference.
 
-``D[M, N] = A[M, K] x B[N, K]^T`` with A and B in MXFP4 and D in bf16. The operands are prepared as the kernels need them
+``D[M, N] = A[M, K] x B[N, K]^T`` with A and B in MXFP4 and D in bf16. Operands are prepared as the kernels need them
 (scales tiled and padded with 0, weights shuffled where the kernel wants it); the reference sees them in logical order.
 """
 

@@ -7,6 +7,8 @@
  * Names, signatures and numbers are those of HIP's public C API (hip_runtime_api.h, ROCm 6 and 7). Environment:
  *   HIP_STANDIN_DEVICES  number of devices, default 1
  *   HIP_STANDIN_ARCH     gcnArchName of each, default gfx950:sramecc+:xnack-
+ *   HIP_STANDIN_FAIL     error code that every launch ends with
+ *   HIP_STANDIN_HOLD     1: events have not happened yet
  */
 #include <elf.h>
 #include <pthread.h>
@@ -427,6 +429,8 @@ static hipError_t run(const Launch *launch) {
     *slot = *launch;
     if (launch->kernarg) slot->kernarg = memcpy(malloc(launch->kernarg_size + 1), launch->kernarg, launch->kernarg_size);
     pthread_mutex_unlock(&lock);
+    const char *code = getenv("HIP_STANDIN_FAIL");
+    if (code) return fail(atoi(code));
     return launcher ? fail(launcher(launch)) : SUCCESS;
 }
 

@@ -147,7 +147,8 @@ class HipDevice:
         start = time.perf_counter()
         if 0 not in grid:
             hip = runtime()
-            function = self.open(code_object).function(kernel)
+            loaded = self.open(code_object)
+            function = loaded.function(kernel)
             with hip.current_device(self.ordinal):
                 segment = Segment(kernarg)
                 handle = stream_handle(stream, self.ordinal)
