@@ -47,9 +47,6 @@ class EmulatorDevice:
         return ", ".join(PROCESSORS)
 
     def open(self, code_object: CodeObject) -> None:
-        """Nothing to do: kernels are prepared one by one, at their first launch."""
-
-    def open(self, code_object: CodeObject) -> None:
         """Nothing to get ready or to keep: a kernel is compiled at its first launch."""
 
     def prepare(self, kernel: KernelInfo, *, waits: bool = False, full_exec: bool = True) -> CompiledKernel:
@@ -102,6 +99,13 @@ class EmulatorDevice:
         compiled = self.prepare(kernel, waits=machine.SCHEDULES[schedule].waits, full_exec=full_exec)
         machine.check_launch(kernel, grid, block, dynamic_lds, PROCESSORS[kernel.target.processor])
         done = machine.run(
-            compiled, kernarg, grid=grid, block=block, dynamic_lds=dynamic_lds, buffers=buffers, schedule=schedule, **options
-        )  # fmt: skip
+            compiled,
+            kernarg,
+            grid=grid,
+            block=block,
+            dynamic_lds=dynamic_lds,
+            buffers=buffers,
+            schedule=schedule,
+            **options,
+        )
         return LaunchResult(time.perf_counter() - start, self.name, done.findings, done.instructions)

@@ -39,7 +39,9 @@ class Code:
         self.builder = builder
 
     @classmethod
-    def function(cls, module: ir.Module, name: str, result: ir.Type, args: list[ir.Type]) -> tuple[Code, list[ir.Value]]:
+    def function(
+        cls, module: ir.Module, name: str, result: ir.Type, args: list[ir.Type]
+    ) -> tuple[Code, list[ir.Value]]:
         """A new function; returns the code at its start and its arguments."""
         function = ir.Function(module, ir.FunctionType(result, args), name)
         return cls(ir.IRBuilder(function.append_basic_block("entry"))), list(function.args)

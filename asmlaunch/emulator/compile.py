@@ -1,8 +1,8 @@
 """A kernel's blocks -> native code.
 
-Each block becomes one function ``i32 block(wave)`` that returns the index of the next block. Inside a block registers are
-SSA values, read from the wave's register file at first use and written back at the end; memory and matrix instructions call
-helpers that work on the register file itself.
+Each block becomes one function ``i32 block(wave)`` that returns the index of the next block. Inside a block
+registers are SSA values, read from the wave's register file at first use and written back at the end; memory and
+matrix instructions call helpers that work on the register file itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from asmlaunch.codeobject import KernelInfo
-from asmlaunch.emulator import helpers, jit, mfma, program
+from asmlaunch.emulator import jit, program
 from asmlaunch.emulator.build import Code, i32, i64, new_module
 from asmlaunch.emulator.decode import EXEC, M0, VCC, Immediate, Instruction, Operand, Register, Word
 from asmlaunch.emulator.isa import language as isa
@@ -35,20 +35,22 @@ from asmlaunch.emulator.lower import (
     lanes,
     splat,
 )
+from asmlaunch.emulator.native import buffer, lds, matrix, scalar
+from asmlaunch.emulator.native.helpers import ROW
 from asmlaunch.emulator.state import LANES, WAVE, Status, offset
 from asmlaunch.errors import UnsupportedInstructionError
 
 #: MODE's denormal setting for f32 that flushes neither inputs nor results.
 KEEP_DENORMALS = 3
 
-_FIRST = {"s": offset(WAVE, "sgpr"), "v": offset(WAVE, "vgpr"), "a": offset(WAVE, "vgpr") + 256 * helpers.ROW}
+_FIRST = {"s": offset(WAVE, "sgpr"), "v": offset(WAVE, "vgpr"), "a": offset(WAVE, "vgpr") + 256 * ROW}
 
 
 class Key(NamedTuple):
     """One register: file "s", "v" or "a" and number; ``("scc", 0)`` is the scalar condition code."""
 
     file: str
-    index: int
+    number: int
 
 
 class Registers:
@@ -63,8 +65,8 @@ class Registers:
         """Where the register lies in memory."""
         if key.file == "scc":
             return self._code.at(self._wave, offset(WAVE, "scc"))
-        size = 4 if key.file == "s" else helpers.ROW
-        return self._code.at(self._wave, _FIRST[key.file] + key.index * size)
+        size = 4 if key.file == "s" else ROW
+        return self._code.at(self._wave, _FIRST[key.file] + key.number * size)
 
     def read(self, key: Key) -> Cell:
         """The register's value: i1 for SCC, i32 for an SGPR, i32 or 64 of them for a VGPR."""
@@ -96,6 +98,10 @@ class Registers:
                     self._code.store(self._code.builder.zext(cell.ir, I32), place, 4)
                 else:
                     self._code.store(cell.ir, place, 4)
+
+    def flush_file(self, file: str) -> None:
+        """Bring memory up to date for one register file."""
+        self.flush([key for key in self._dirty if key.file == file])
 
     def forget(self, keys: list[Key]) -> None:
         """Memory has new values for these registers."""
@@ -133,7 +139,8 @@ def compile_kernel(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Compi
 
     Raises:
         CodeObjectError: damaged machine code.
-        UnsupportedInstructionError: an instruction, modifier or mode that the emulator does not define; names all of them.
+        UnsupportedInstructionError: an instruction, modifier or mode that the emulator does not define; names all of
+        them.
     """
     parsed = program.build(kernel, waits=waits, full_exec=full_exec)
     _check_modes(kernel)
@@ -194,7 +201,9 @@ class _BlockCompiler:
                 status = self._control(instruction, definition) or status
             self._full = program.exec_after(instruction, self._full)
         if self._indexed:
-            raise self._unsupported(self._block.instructions[-1], "relative VGPR indexing is still on at the block's end")
+            raise self._unsupported(
+                self._block.instructions[-1], "relative VGPR indexing is still on at the block's end"
+            )
         self._finish(following, status)
 
     def _finish(self, following: ir.Value | None, status: Status) -> None:
@@ -264,7 +273,7 @@ class _BlockCompiler:
             cells = [given(isa.U32, self._relative(operand))]
         else:
             cells = [given(isa.U32, self._registers.read(key)) for key in self._keys(operand)]
-        bits: isa.Value = cells[0] if kind.bits == 32 else isa.concat(*cells)
+        bits: isa.Value = cells[0] if kind.bits == 32 else isa.concat(cells[0], cells[1])
         return bits if type(bits) is kind else bits.bits_as(kind)
 
     def _immediate(self, operand: Immediate, kind: type[isa.Value]) -> isa.Value:
@@ -276,14 +285,16 @@ class _BlockCompiler:
         return kind.const(pattern)
 
     def _relative(self, operand: Register) -> Cell:
-        """A VGPR whose number has M0[7:0] added; beyond the last register, register 0 is read (manual, "VGPR indexing")."""
+        """A VGPR whose number has M0[7:0] added; beyond the last register, register 0 is read (manual, "VGPR
+        indexing").
+        """
         build = self._build
-        self._registers.flush([key for key in list(self._registers._dirty) if key.file == operand.file])
+        self._registers.flush_file(operand.file)
         step = build.and_(self._registers.read(Key("s", M0)).ir, i32(0xFF))
         number = build.add(step, i32(operand.index))
         number = build.select(build.icmp_unsigned("<", number, i32(256)), number, i32(0))
         first = self._registers.address(Key(operand.file, 0))
-        place = self._code.at(first, build.mul(build.zext(number, I64), i64(helpers.ROW)))
+        place = self._code.at(first, build.mul(build.zext(number, I64), i64(ROW)))
         return Cell(self._code.load(place, LANES_I32, 64))
 
     # ------------------------------------------------------------ computing
@@ -317,7 +328,9 @@ class _BlockCompiler:
                 self._write(instruction, named.pop(0), kind, cell)
 
     def _flushed(self, value: isa.Value, definition: Compute) -> isa.Value:
-        """f32 denormals become zeros of their sign where MODE says so (the same setting for inputs and results here)."""
+        """f32 denormals become zeros of their sign where MODE says so (the same setting for inputs and results
+        here).
+        """
         mode = self._kernel.descriptor.float_denorm_mode_32
         if not isinstance(value, isa.F32) or definition.denormals == "keep" or mode == KEEP_DENORMALS:
             return value
@@ -380,9 +393,9 @@ class _BlockCompiler:
             raise self._unsupported(instruction, "relative destinations")
         self._indexed = frozenset(names)
         bits = sum(1 << int(name[3]) for name in names)
-        index = self._source(instruction, source, isa.U32, "")
+        index = given(isa.U32, self._scalar(instruction, source))
         m0 = given(isa.U32, self._registers.read(Key("s", M0)))
-        new = (m0 & 0xFFFF0F00) | (index & 0xFF) | (bits << 12)  # type: ignore[operator]
+        new = (m0 & 0xFFFF0F00) | (index & 0xFF) | (bits << 12)
         self._registers.write(Key("s", M0), Lowering(self._build).cell(new))
 
     # ------------------------------------------------------------ memory
@@ -407,13 +420,13 @@ class _BlockCompiler:
         base = self._pair(self._register(instruction, instruction.operands[1], "s"))
         distance = self._build.zext(self._scalar(instruction, instruction.operands[2]), I64)
         place = self._registers.address(Key("s", target.index))
-        self._call(helpers.scalar_load(definition), [self._wave, number, place, base, distance])
+        self._call(scalar.scalar_load(definition), [self._wave, number, place, base, distance])
         self._registers.forget(self._keys(target))
 
     def _buffer(self, instruction: Instruction, definition: Access, number: ir.Value) -> None:
         self._allow_modifiers(instruction, "offen", "idxen", "lds", "offset")
         modifiers = instruction.modifiers
-        form = helpers.BufferForm("offen" in modifiers, "idxen" in modifiers, "lds" in modifiers)
+        form = buffer.BufferForm("offen" in modifiers, "idxen" in modifiers, "lds" in modifiers)
         operands = list(instruction.operands)
         data = None if form.lds else self._register(instruction, operands.pop(0), "va")
         address, resource, soffset = operands
@@ -436,8 +449,8 @@ class _BlockCompiler:
             "mask": self._exec(),
             "m0": self._registers.read(Key("s", M0)).ir if form.lds else i32(0),
         }
-        ordered = [arguments[name] for name in helpers.BUFFER_ARGS]
-        self._call(helpers.buffer(definition, form), [self._wave, number, *ordered])
+        ordered = [arguments[name] for name in buffer.BUFFER_ARGS]
+        self._call(buffer.buffer(definition, form), [self._wave, number, *ordered])
         if definition.kind == "load":
             self._registers.forget(moved)
 
@@ -455,7 +468,7 @@ class _BlockCompiler:
             i32(instruction.modifiers.get("offset", 0)),
             self._exec(),
         ]
-        self._call(helpers.lds(definition), [self._wave, number, *arguments])
+        self._call(lds.lds(definition), [self._wave, number, *arguments])
         if loads:
             self._registers.forget(self._keys(data))
 
@@ -484,7 +497,7 @@ class _BlockCompiler:
         shifts = [i32(8 * (2 * high[operand] + low[operand])) for operand in (0, 1)]
         pointers = [self._registers.address(self._keys(register)[0]) for register in (d, a, b)]
         scale_pointers = [self._registers.address(self._keys(register)[0]) for register in scales]
-        self._call(mfma.scaled_fp4(definition), [*pointers, start, *scale_pointers, *shifts])
+        self._call(matrix.scaled_fp4(definition), [*pointers, start, *scale_pointers, *shifts])
         self._registers.forget(self._keys(d))
 
     def _constant_rows(self, value: Immediate, count: int) -> ir.Value:
@@ -492,5 +505,5 @@ class _BlockCompiler:
         rows = self._code.local(LANES_I32, count)
         pattern = splat(self._build, i32(value.as_int()))
         for number in range(count):
-            self._code.store(pattern, self._code.at(rows, number * helpers.ROW), 64)
+            self._code.store(pattern, self._code.at(rows, number * ROW), 64)
         return rows

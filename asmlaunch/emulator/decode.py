@@ -1,7 +1,7 @@
 """Machine code -> instructions, with AMD's own disassembler.
 
-LLVM's disassembler (``rocm-llvm-python``) turns bytes into text; this module turns the text into typed operands. Nothing
-here knows what an instruction means.
+LLVM's disassembler (``rocm-llvm-python``) turns bytes into text; this module turns the text into typed operands.
+Nothing here knows what an instruction means.
 """
 
 from __future__ import annotations

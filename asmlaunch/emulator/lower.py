@@ -1,7 +1,7 @@
 """Expressions -> LLVM IR for the host.
 
-A value that is the same in all lanes is one LLVM scalar; any other is a vector of 64 elements. Scalars become vectors only
-where they meet one.
+A value that is the same in all lanes is one LLVM scalar; any other is a vector of 64 elements. Scalars become
+vectors only where they meet one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from asmlaunch.emulator.isa.evaluate import evaluate
-from asmlaunch.emulator.isa.language import Bool, Float, Integer, Value
+from asmlaunch.emulator.isa.language import Bool, Float, Integer, T, Value
 from asmlaunch.emulator.state import LANES
 
 I1, I8, I32, I64, PTR = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.PointerType()
@@ -89,7 +89,7 @@ def lanes(builder: ir.IRBuilder, cell: Cell) -> ir.Value:
     return splat(builder, cell.ir) if cell.uniform else cell.ir
 
 
-def given(kind: type[Value], value: ir.Value | Cell) -> Value:
+def given(kind: type[T], value: ir.Value | Cell) -> T:
     """An LLVM value as a leaf of an expression."""
     return kind("given", (), value if isinstance(value, Cell) else Cell(value))
 
@@ -244,8 +244,8 @@ def _cttz(low: Lowering, value: Value) -> Cell:
 _HANDLERS: dict[str, Callable[[Lowering, Value], Cell]] = {
     "const": _const,
     "given": lambda low, value: value.attr,
-    **{op: _binary for op in [*_INTEGER_OPS, *_FLOAT_OPS, "shr"]},
-    **{op: _compare for op in _PREDICATES},
+    **dict.fromkeys([*_INTEGER_OPS, *_FLOAT_OPS, "shr"], _binary),
+    **dict.fromkeys(_PREDICATES, _compare),
     "select": _select,
     "bitcast": _bitcast,
     "convert": _convert,

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from asmlaunch.abi.arguments import Buffer
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.devices.base import Dim3, Finding
-from asmlaunch.emulator import helpers
 from asmlaunch.emulator.compile import CompiledKernel
 from asmlaunch.emulator.decode import EXEC
+from asmlaunch.emulator.native.waves import run_waves
 from asmlaunch.emulator.report import explain
 from asmlaunch.emulator.state import GROUP, LANES, RECORD, REGION, WAVE, Status, aligned
 from asmlaunch.errors import EmulationError, InstructionBudgetError, LaunchError
@@ -99,12 +99,17 @@ def run(
         max_instructions, np.zeros(1, np.int32), itertools.count(),
     )  # fmt: skip
     if threads is None:
-        threads = 1 if compiled.atomics else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = 1 if compiled.atomics else cores()
     workers = [_Worker(job) for _ in range(min(threads, max(1, grid[0] * grid[1] * grid[2])))]
     _run_all(workers, job)
     _raise_failures(workers, job)
     records = [worker.records for worker in workers]
     return Run(sum(worker.executed for worker in workers), explain(compiled, records, known))
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _regions(buffers: Sequence[Buffer]) -> NDArray[np.void]:
@@ -175,8 +180,8 @@ class _Worker:
 
     def _work(self) -> None:
         job = self._job
-        run_waves = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)(
-            helpers.run_waves()
+        native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)(
+            run_waves()
         )
         x, y, z = job.grid
         for number in job.groups:
@@ -184,8 +189,11 @@ class _Worker:
                 return
             self._enter((number % x, number // x % y, number // (x * y)))
             self.status = Status(
-                run_waves(
-                    self._pointers.ctypes.data, len(self._pointers), job.compiled.table.ctypes.data, job.schedule.quantum
+                native(
+                    self._pointers.ctypes.data,
+                    len(self._pointers),
+                    job.compiled.table.ctypes.data,
+                    job.schedule.quantum,
                 )
             )
             self.executed += int(self.waves["executed"].sum())
@@ -259,10 +267,14 @@ def check_launch(kernel: KernelInfo, grid: Dim3, block: Dim3, dynamic_lds: int, 
         LaunchError: a dimension that is not positive, a block larger than the kernel allows, too much LDS.
     """
     if min(block) < 1 or min(grid) < 0:
-        raise LaunchError("launch size", got=f"grid {grid}, block {block}", need="block of at least 1, grid of at least 0")
+        raise LaunchError("launch size", got=f"grid {grid}, block {block}", need="block at least 1, grid at least 0")
     items = block[0] * block[1] * block[2]
     if items > kernel.max_workgroup_size:
-        raise LaunchError(f"block of kernel {kernel.name}", got=f"{block}: {items} work-items", need=f"at most {kernel.max_workgroup_size}")
+        raise LaunchError(
+            f"block of kernel {kernel.name}",
+            got=f"{block}: {items} work-items",
+            need=f"at most {kernel.max_workgroup_size}",
+        )
     if max(block) > 1024:
         raise LaunchError(f"block of kernel {kernel.name}", got=block, need="at most 1024 in each dimension")
     for axis, (groups, size) in enumerate(zip(grid, block, strict=True)):

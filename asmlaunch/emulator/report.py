@@ -13,8 +13,8 @@ from asmlaunch.emulator.compile import CompiledKernel
 from asmlaunch.emulator.state import Fault
 from asmlaunch.errors import MemoryFaultError
 
-#: Kernels read a little past their buffers and throw the values away; that is reported. A read further from every buffer
-#: than this is a wild address, and an error.
+#: Kernels read a little past their buffers and throw the values away; that is reported. A read further from every
+#: buffer than this is a wild address, and an error.
 NEAR = 1 << 20
 
 
@@ -62,7 +62,9 @@ def explain(
                 f"{where} reads {first['size']} bytes at {address:#x}: {place} ({count:,}x)",
                 hint="check the pointers and strides of the arguments",
             )
-        findings.append(Finding("over-read", f"{where} reads at {address:#x}: {place} ({count:,}x); zeros were returned"))
+        findings.append(
+            Finding("over-read", f"{where} reads at {address:#x}: {place} ({count:,}x); zeros were returned")
+        )
     return tuple(findings)
 
 

@@ -1,6 +1,7 @@
 """The memory that compiled code and Python share: waves, workgroups, memory regions and access records.
 
-Each is a numpy structured type; compiled code finds fields by the same offsets (``emulator.lower``, ``emulator.native``).
+Each is a numpy structured type; compiled code finds fields by the same offsets (``emulator.lower``,
+``emulator.native``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Expressions evaluated with numpy: lane patterns at compile time, and a slow second lowering to test the fast one against."""
+"""Expressions evaluated with numpy: lane patterns at compile time, and a slow second lowering to test the fast one
+against.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def _evaluate(value: Value, given: Mapping[str, Any], done: dict[int, Any]) -> A
 def _one(value: Value, given: Mapping[str, Any], done: dict[int, Any]) -> Any:
     dtype = dtype_of(type(value))
     if value.op == "const":
-        return np.asarray(value.attr & ((1 << value.bits) - 1) if isinstance(value, Integer) else value.attr).astype(dtype)
+        return np.asarray(value.attr & ((1 << value.bits) - 1) if isinstance(value, Integer) else value.attr).astype(
+            dtype
+        )
     if value.op == "lane":
         return np.arange(LANES, dtype=dtype)
     if value.op == "operand":

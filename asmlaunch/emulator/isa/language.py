@@ -5,9 +5,9 @@ A definition is a Python function over these values::
     def v_mul_hi_u32(s0: U32, s1: U32) -> U32:
         return ((s0.to(U64) * s1.to(U64)) >> 32).to(U32)
 
-Calling it builds a tree of ``Value`` nodes and computes nothing. A tree says what one lane (or the scalar unit) does; how
-many lanes a host vector holds, or whether the host is a CPU at all, is the business of whoever lowers it: LLVM for the
-emulator (``emulator.lower``), numpy for tests and for constant lane patterns (``isa.evaluate``).
+Calling it builds a tree of ``Value`` nodes and computes nothing. A tree says what one lane (or the scalar unit)
+does; how many lanes a host vector holds, or whether the host is a CPU at all, is the business of whoever lowers it:
+LLVM for the emulator (``emulator.lower``), numpy for tests and for constant lane patterns (``isa.evaluate``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Value:
         return to("bitcast", (self,))
 
     def to(self, to: type[V]) -> V:
-        """The same number in another type: integers truncate or extend by their own sign, floats round to nearest even."""
+        """The same number in another type: integers truncate or extend by their own sign, floats round to nearest
+        even.
+        """
         return to("convert", (self,))
 
     def _other(self: T, other: T | int | float) -> T:
@@ -181,8 +183,8 @@ class F64(Float):
     bits = 64
 
 
-# Operands that a signature names by what they are. Reading `scc: Scc` or returning `Scc` is how a definition says that it
-# uses the scalar condition code: dependencies are read off signatures, nowhere else.
+# Operands that a signature names by what they are. Reading `scc: Scc` or returning `Scc` is how a definition says
+# that it uses the scalar condition code: dependencies are read off signatures, nowhere else.
 
 
 class Scc(Bool):
@@ -211,6 +213,16 @@ class Simm16(I32):
 
 class Sgpr(U32):
     """A result of a vector instruction that goes to one SGPR."""
+
+
+def scc(condition: Bool) -> Scc:
+    """A condition as the new SCC."""
+    return condition.bits_as(Scc)
+
+
+def mask(condition: Bool) -> Mask:
+    """A condition as this lane's bit of a mask."""
+    return condition.bits_as(Mask)
 
 
 IMPLICIT = (Scc, Vcc, Exec, M0)
@@ -269,4 +281,3 @@ def concat(low: U32, high: U32) -> U64:
 def u32(value: int) -> U32:
     """A constant dword."""
     return U32.const(value & 0xFFFFFFFF)
-

@@ -10,8 +10,9 @@ from asmlaunch.emulator.isa.table import Mfma, register
 #: The 4-bit format's number in CBSZ (A) and BLGP (B): FP8 0, BF8 1, FP6 2, BF6 3, FP4 4.
 FP4 = 4
 
-#: AMD publishes no arithmetic of CDNA4's matrix core. In this model the products of a 32-element K-block are added exactly,
-#: and the blocks are added to C one after the other, lowest K first, each sum rounded to nearest even; denormals are kept.
+#: AMD publishes no arithmetic of CDNA4's matrix core. In this model the products of a 32-element K-block are added
+#: exactly, and the blocks are added to C one after the other, lowest K first, each sum rounded to nearest even;
+#: denormals are kept.
 BLOCK32 = "exact inside a K-block of 32, one f32 rounding a block, ascending K"
 
 register(Mfma("v_mfma_scale_f32_16x16x128_f8f6f4", 16, 16, 128, scaled=True, model=BLOCK32))

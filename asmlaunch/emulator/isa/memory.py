@@ -35,14 +35,12 @@ def buffer_address(base: U64, soffset: U32, offset: U32, stride: U32, index: U32
     return base + soffset.to(U64) + offset.to(U64) + stride.to(U64) * index.to(U64)
 
 
-def buffer_in_range(
-    num_records: U32, soffset: U32, offset: U32, index: U32, structured: Bool, piece_end: U64
-) -> Bool:
+def buffer_in_range(num_records: U32, soffset: U32, offset: U32, index: U32, structured: Bool, piece_end: U64) -> Bool:
     """Whether a piece of an access that ends ``piece_end`` bytes after its start lies inside the buffer.
 
     Structured (index enabled and stride not 0): the record must exist. Raw: the last byte of the piece must, SOFFSET
-    counted. The manual's text counts neither SOFFSET nor the piece's size; rocjitsu's rule does, from measurements on gfx950
-    (rocm-systems PR 10928), and is used here.
+    counted. The manual's text counts neither SOFFSET nor the piece's size; rocjitsu's rule does, from measurements
+    on gfx950 (rocm-systems PR 10928), and is used here.
     """
     raw = offset.to(U64) + soffset.to(U64) + piece_end <= num_records.to(U64)
     return (structured & (index < num_records)) | (~structured & raw)

@@ -21,7 +21,8 @@ class Compute:
         mnemonic: the name without encoding suffix.
         unit: "salu" (once a wave) or "valu" (once a lane, under EXEC).
         meaning: the defining function over ``Value``s.
-        sources: parameter names and types; an ``IMPLICIT`` type reads machine state, the name ``d`` the destination's old
+        sources: parameter names and types; an ``IMPLICIT`` type reads machine state, the name ``d`` the
+        destination's old
             value, anything else the next source operand.
         results: types of what is written: destinations in order, then machine state.
         exact: whether the definition is bit for bit what the manual states.

@@ -1,4 +1,6 @@
-"""Vector arithmetic, logic and lane moves: once a lane, under EXEC (AMD CDNA4 ISA manual, VOP1, VOP2, VOP3, VOPC opcodes)."""
+"""Vector arithmetic, logic and lane moves: once a lane, under EXEC (AMD CDNA4 ISA manual, VOP1, VOP2, VOP3, VOPC
+opcodes).
+"""
 
 from collections.abc import Callable
 
@@ -7,14 +9,15 @@ from asmlaunch.emulator.isa.language import (
     I32,
     U32,
     U64,
+    Bool,
     Exec,
     Integer,
     Mask,
     Sgpr,
-    Value,
     count_trailing_zeros,
     is_nan,
     lane,
+    mask,
     read_lane,
     reciprocal,
     select,
@@ -135,7 +138,7 @@ def v_cvt_pk_bf16_f32(s0: F32, s1: F32) -> U32:
     return bf16_bits(s0) | (bf16_bits(s1) << 16)
 
 
-COMPARISONS: dict[str, Callable[[Integer, Integer], Value]] = {
+COMPARISONS: dict[str, Callable[[Integer, Integer], Bool]] = {
     "lt": lambda a, b: a < b,
     "eq": lambda a, b: a == b,
     "le": lambda a, b: a <= b,
@@ -145,9 +148,9 @@ COMPARISONS: dict[str, Callable[[Integer, Integer], Value]] = {
 }
 
 
-def _define_comparison(name: str, kind: type[Integer], compare: Callable[[Integer, Integer], Value]) -> None:
+def _define_comparison(name: str, kind: type[Integer], compare: Callable[[Integer, Integer], Bool]) -> None:
     def meaning(s0: kind, s1: kind) -> Mask:  # type: ignore[valid-type]
-        return compare(s0, s1)  # type: ignore[return-value]
+        return mask(compare(s0, s1))
 
     compute("valu", f"v_cmp_{name}_{'u' if kind is U32 else 'i'}32", meaning)
 

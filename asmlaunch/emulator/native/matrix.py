@@ -1,8 +1,8 @@
 """Native helpers for matrix-core instructions.
 
 4-bit operands, doubled, are small integers: a 32-element K-block is an exact integer dot product, made of steps that
-multiply four bytes a lane. Where the host has VNNI each step is one instruction; elsewhere LLVM makes what it can of the
-same arithmetic.
+multiply four bytes a lane. Where the host has VNNI each step is one instruction; elsewhere LLVM makes what it can of
+the same arithmetic.
 
 Registers are read as they lie (``isa.matrix`` states the layout): 16 lanes of one VGPR are one host vector.
 """
@@ -15,10 +15,10 @@ from llvmlite import ir
 
 from asmlaunch.emulator import jit
 from asmlaunch.emulator.build import Code, i32, i64
-from asmlaunch.emulator.helpers import ROW, helpers
 from asmlaunch.emulator.isa.matrix import FP4_DOUBLED
 from asmlaunch.emulator.isa.table import Mfma
 from asmlaunch.emulator.lower import I8, I32, I64, LANES_I32, PTR, call, splat
+from asmlaunch.emulator.native.helpers import ROW, helpers
 
 F32, F64 = ir.FloatType(), ir.DoubleType()
 V16 = ir.VectorType(I32, 16)
@@ -26,7 +26,8 @@ V64B = ir.VectorType(I8, 64)
 V16F, V16D = ir.VectorType(F32, 16), ir.VectorType(F64, 16)
 ROWS, BLOCKS, STEPS = 16, 4, 8  # rows of A; K-blocks of 32; steps of four elements in a K-block
 
-#: Added to B's bytes so that they are unsigned, as the hosts' byte dot product wants one factor; taken off again a block.
+#: Added to B's bytes so that they are unsigned, as the hosts' byte dot product wants one factor; taken off again a
+#: block.
 BIAS = max(FP4_DOUBLED)
 
 #: Scale exponents for which products and sums of scales stay normal f32 numbers, whatever the other operand's.
@@ -136,7 +137,9 @@ def _dot4(code: Code, total: ir.Value, unsigned: ir.Value, signed: ir.Value, vnn
 
 
 def _decode(code: Code, a: ir.Value, b: ir.Value, vnni: bool) -> _Operands:
-    """Nibbles to bytes. Step 2v+h of a K-block takes the nibbles h of the four bytes of VGPR v: the same order for both."""
+    """Nibbles to bytes. Step 2v+h of a K-block takes the nibbles h of the four bytes of VGPR v: the same order for
+    both.
+    """
     build = code.builder
     signed = [*FP4_DOUBLED, *(-value for value in FP4_DOUBLED)]
     biased = [value + BIAS for value in signed]

@@ -1,0 +1,187 @@
+"""Buffer instructions: loads to registers or to LDS, stores and atomics through a buffer resource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from asmlaunch.emulator.build import i32, i64
+from asmlaunch.emulator.isa import memory
+from asmlaunch.emulator.isa.language import U32, U64, Bool
+from asmlaunch.emulator.isa.table import Access
+from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, lanes
+from asmlaunch.emulator.native.access import Checked, lanes_from_rows, rows_from_lanes
+from asmlaunch.emulator.native.helpers import ROW, helpers
+from asmlaunch.emulator.state import LANES, WAVE, Fault
+
+
+@dataclass(frozen=True)
+class BufferForm:
+    """The modifiers of a buffer instruction that change what its helper does."""
+
+    offen: bool
+    idxen: bool
+    lds: bool
+
+    def __str__(self) -> str:
+        return "".join(f"_{name}" for name, on in vars(self).items() if on) or "_plain"
+
+
+#: Arguments of a buffer helper after (wave, number).
+BUFFER_ARGS = ["registers", "address", "word0", "word1", "word2", "word3", "soffset", "offset", "mask", "m0"]
+_BUFFER_TYPES = [PTR, PTR, I32, I32, I32, I32, I32, I32, I64, I32]
+
+
+class _BufferLanes:
+    """Addresses and range checks of a buffer access, for all lanes at once or for one lane."""
+
+    def __init__(
+        self, code: Checked, form: BufferForm, values: dict[str, ir.Value], lane_number: ir.Value | None
+    ) -> None:
+        self._low = low = code.lowering()
+        column = lane_number is None
+
+        def vgpr(index: int) -> Any:
+            place = code.at(values["address"], index * ROW)
+            if column:
+                return given(U32, code.load(place, LANES_I32, 64))
+            return given(U32, code.load(code.lane_slot(place, lane_number, 4), I32, 4))
+
+        word = [given(U32, values[f"word{index}"]) for index in range(4)]
+        self._soffset, instruction_offset = given(U32, values["soffset"]), given(U32, values["offset"])
+        self._index = vgpr(0) if form.idxen else U32.const(0)
+        self._offset = vgpr(1 if form.idxen else 0) + instruction_offset if form.offen else instruction_offset
+        stride = memory.buffer_stride(word[1])
+        self._structured = (stride != 0) if form.idxen else Bool.const(0)
+        self._records = word[2]
+        base = memory.buffer_base(word[0], word[1])
+        self.start = low(memory.buffer_address, base, self._soffset, self._offset, stride, self._index)
+
+    def valid(self, piece_end: int) -> Any:
+        """Whether the piece that ends so many bytes after the start is inside the buffer."""
+        return self._low(
+            memory.buffer_in_range, self._records, self._soffset, self._offset, self._index, self._structured,
+            U64.const(piece_end),
+        )  # fmt: skip
+
+
+def buffer(access: Access, form: BufferForm) -> str:
+    """``void (wave, number, *BUFFER_ARGS)``: load to registers or LDS, store, or atomic."""
+
+    def build_it(module: ir.Module, name: str) -> None:
+        code, args = Checked.helper(module, name, _BUFFER_TYPES)
+        values = dict(zip(BUFFER_ARGS, args, strict=True))
+        build = code.builder
+        low = code.lowering()
+        strange = low(memory.buffer_unsupported, given(U32, values["word1"]), given(U32, values["word3"])).ir
+        with build.if_then(strange):
+            code.record(Fault.DESCRIPTOR, i32(0), i64(0), 0)
+            build.ret_void()
+        if access.kind != "atomic":
+            _buffer_fast(code, access, form, values)
+        _buffer_lane_by_lane(code, access, form, values)
+        build.ret_void()
+
+    return helpers().need(f"{access.mnemonic}{form}", build_it)
+
+
+def _lds_slot(code: Checked, values: dict[str, ir.Value], lane_number: ir.Value, size: int) -> ir.Value:
+    low = code.lowering()
+    m0, distance = given(U32, values["m0"]), given(U32, values["offset"])
+    return low(memory.buffer_to_lds_address, m0, distance, given(U32, lane_number), U32.const(size)).ir
+
+
+def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[str, ir.Value]) -> None:
+    """All lanes on, all inside the buffer, all inside one array: no check a lane. Returns from the helper when it
+    applies.
+    """
+    build, size = code.builder, 4 * access.count
+    everything = _BufferLanes(code, form, values, None)
+    starts = lanes(build, everything.start)
+    inside = lanes(build, everything.valid(size))
+    full = build.icmp_unsigned("==", values["mask"], i64(-1))
+    lowest, highest = code.reduce("umin", starts), code.reduce("umax", starts)
+    one_array = code.in_region(lowest, build.add(highest, i64(size)), access.kind == "store")
+    conditions = [full, code.reduce("and", inside), one_array]
+    if form.lds:
+        first = _lds_slot(code, values, i32(0), size)
+        last = build.add(build.zext(first, I64), i64(LANES * size))
+        conditions.append(build.icmp_unsigned("<=", last, build.zext(code.get(code.wave, WAVE, "lds_size"), I64)))
+    with build.if_then(code.all_of(*conditions)):
+        table = code.local(I64, LANES)
+        code.store(starts, table, 8)
+
+        def pointer_of(lane_number: ir.Value) -> ir.Value:
+            return build.inttoptr(code.load(code.lane_slot(table, lane_number, 8), I64, 8), PTR)
+
+        if form.lds:
+            lds = code.get_pointer(code.wave, WAVE, "lds")
+            kind = ir.VectorType(I32, access.count)
+            with code.loop(LANES) as lane_number:
+                target = code.at(lds, build.zext(_lds_slot(code, values, lane_number, size), I64))
+                code.store(code.load(pointer_of(lane_number), kind, 1), target, 1)
+        elif access.kind == "load":
+            rows_from_lanes(code, access.count, pointer_of, values["registers"])
+        else:
+            lanes_from_rows(code, access.count, pointer_of, values["registers"])
+        build.ret_void()
+
+
+def _buffer_lane_by_lane(code: Checked, access: Access, form: BufferForm, values: dict[str, ir.Value]) -> None:
+    build = code.builder
+    writes = access.kind != "load"
+    with code.active_lanes(values["mask"]) as lane_number:
+        one = _BufferLanes(code, form, values, lane_number)
+        for piece in range(access.count):
+            address = build.add(one.start.ir, i64(4 * piece))
+            pointer = build.inttoptr(address, PTR)
+            if form.lds:
+                place = build.add(_lds_slot(code, values, lane_number, 4 * access.count), i32(4 * piece))
+                slot = _lds_pointer(code, place, lane_number)
+            else:
+                slot = code.lane_slot(code.at(values["registers"], piece * ROW), lane_number, 4)
+            if not writes:
+                code.store(i32(0), slot, 1)
+            with build.if_then(one.valid(4 * (piece + 1)).ir):
+                allowed = code.in_region(address, build.add(address, i64(4)), writes)
+                with build.if_else(allowed) as (inside, outside):
+                    with inside:
+                        if access.kind == "load":
+                            code.store(code.load(pointer, I32, 1), slot, 1)
+                        elif access.kind == "store":
+                            code.store(code.load(slot, I32, 4), pointer, 1)
+                        else:
+                            _atomic(code, access, pointer, code.load(slot, I32, 4))
+                    with outside:
+                        code.record(Fault.WRITE if writes else Fault.READ, lane_number, address, 4)
+
+
+def _lds_pointer(code: Checked, place: ir.Value, lane_number: ir.Value) -> ir.Value:
+    """Pointer to a dword of LDS for an LDS-direct load; one outside goes to a scratch dword and is recorded."""
+    build = code.builder
+    size = build.zext(code.get(code.wave, WAVE, "lds_size"), I64)
+    wide = build.zext(place, I64)
+    inside = build.icmp_unsigned("<=", build.add(wide, i64(4)), size)
+    with build.if_then(build.not_(inside)):
+        code.record(Fault.LDS_WRITE, lane_number, wide, 4)
+    # The dword after the allocation exists for this (state of a workgroup: `machine`).
+    return code.at(code.get_pointer(code.wave, WAVE, "lds"), build.select(inside, wide, size))
+
+
+def _atomic(code: Checked, access: Access, pointer: ir.Value, data: ir.Value) -> None:
+    """Compare and swap until nobody else came between."""
+    build = code.builder
+    assert access.update is not None
+    before = code.load(pointer, I32, 4)
+    start, retry, done = build.block, build.append_basic_block("retry"), build.append_basic_block("swapped")
+    build.branch(retry)
+    build.position_at_end(retry)
+    old = build.phi(I32)
+    old.add_incoming(before, start)
+    new = code.lowering()(access.update, given(U32, old), given(U32, data)).ir
+    pair = build.cmpxchg(pointer, old, new, "monotonic", "monotonic")
+    old.add_incoming(build.extract_value(pair, 0), build.block)
+    build.cbranch(build.extract_value(pair, 1), done, retry)
+    build.position_at_end(done)
