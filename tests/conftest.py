@@ -9,7 +9,7 @@ import pytest
 
 from asmlaunch.kernels import aiter_folder
 
-# The stand-in HIP runtime of tests/hip_runtime stays loaded once a test has used it; it shows devices to those that ask.
+# The stand-in HIP runtime of tests/hip_runtime stays loaded once a test has used it; only those that ask see a device.
 os.environ.setdefault("HIP_STANDIN_DEVICES", "0")
 
 

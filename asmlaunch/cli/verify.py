@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -118,23 +117,23 @@ def _short(path: Path | str | None) -> str:
 
 
 def _print_table(rows: list[dict[str, Any]], device: str) -> None:
-    table = Table(
-        title=f"a4w4 on {device}, compared with float64", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1)
-    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("kernel", "m x n x k", "equal", "max abs", "max rel", "seconds", ""):
         table.add_column(column, justify="left" if column in ("kernel", "") else "right", no_wrap=True)
     for row in rows:
-        split = f" / 2^{row['split_k']}" if row["split_k"] else ""
+        split = f"/{1 << row['split_k']}" if row["split_k"] else ""
         table.add_row(
             _short(row["file"]),
             f"{row['m']}x{row['n']}x{row['k']}{split}",
             f"{row['equal_fraction']:.3%}",
             f"{row['max_abs_error']:.1e}",
             f"{row['max_rel_error']:.1e}",
-            f"{row['seconds']:.2f}",
+            f"{row['seconds']:.3f}",
             "[green]passed[/]" if row["passed"] else "[bold red]FAILED[/]",
         )
+    console.print(f"a4w4 on {device}, every element compared with float64\n", highlight=False)
     console.print(table)
+    console.print()
     for row in rows:
         if not row["passed"]:
             console.print(

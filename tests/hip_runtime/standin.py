@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from asmlaunch import codeobject
-from asmlaunch.abi import Buffer, schema_from_metadata
+from asmlaunch.abi import Buffer
 from asmlaunch.codeobject import CodeObject
 from asmlaunch.devices import open_device
 
