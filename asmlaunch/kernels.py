@@ -53,12 +53,15 @@ def find_objects(pattern: str, folder: str | os.PathLike[str] | None = None) -> 
     the same relative path in a later one.
 
     Raises:
-        KernelNotFoundError: no folder to look in.
+        KernelNotFoundError: no folder to look in, or no such file in any.
     """
     found: dict[Path, Path] = {}
     for root in search_path(folder):
         for path in root.rglob(pattern):
             found.setdefault(path.relative_to(root), path)
+    if not found:
+        folders = ", ".join(map(str, search_path(folder)))
+        raise KernelNotFoundError(f"no file matches {pattern} in {folders}", hint=_HOW)
     return sorted(found.values(), key=lambda path: (path.name, path))
 
 
@@ -74,4 +77,4 @@ def choose_object(objects: list[Path], name: str) -> Path:
     if len(matches) == 1:
         return matches[0]
     names = ", ".join(path.stem for path in matches or objects)
-    raise KernelNotFoundError("kernel", got=repr(name), need=f"one of {names or '(none found)'}")
+    raise KernelNotFoundError("kernel", got=repr(name), need=f"one of {names}")
