@@ -6,23 +6,32 @@ rearrangement, one group of axes a dimension on the left, the memory order (slow
     Layout("(t rh l) (c kh k) -> t c k l kh rh", sizes={"rh": 2, "l": 16, "kh": 2, "k": 4})
 
 Axes without a size (here ``t`` and ``c``) are *free*, one a dimension: they take what the shape gives. Everything else
-is derived from that description: apply, invert, closed-form addresses, the padded shape, equality.
+is derived from that description: apply, invert, closed-form addresses, padded shape, equality, composition, pictures.
+
+The notation is that of einops (``layout.einops(shape)`` gives its arguments); numpy and torch apply it without einops.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from asmlaunch.errors import LayoutError
+from asmlaunch.layouts import _permute, _tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Array = TypeVar("Array")
+"""A numpy array or a torch tensor on any device; results are of the same kind."""
 
 _GROUP = re.compile(r"\(([^()]*)\)|([A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -54,6 +63,7 @@ class Layout:
         pad_value: the element that padding holds; None refuses shapes that need padding unless the caller names one.
         itemsize: bytes of one element.
         source: where the layout comes from.
+        aliases: names that other projects have for the same layout.
 
     Two layouts are equal if they are the same permutation of the same element size for every shape, however they are
     written; name and pad value do not count.
@@ -68,6 +78,7 @@ class Layout:
     pad_value: int | None = None
     itemsize: int = 1
     source: str = ""
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", MappingProxyType(dict(self.sizes)))
@@ -205,77 +216,202 @@ class Layout:
             index[a.dimension] = index[a.dimension] + address // a.stride % a.size * a.step
         return tuple(index)
 
-    def apply(self, array: np.ndarray, *, pad_value: int | None = None) -> np.ndarray:
+    def apply(self, array: Array, *, pad_value: int | None = None) -> Array:
         """Lay ``array`` (logical order, any strides) out: a new contiguous array of the padded shape in memory order.
 
         Args:
-            array: ``[..., *dimensions]``, elements of ``itemsize`` bytes.
-            pad_value: the element for every padded position; the layout's own where it is left out.
+            array: ``[..., *dimensions]``, elements of ``itemsize`` bytes; numpy, or torch on any device.
+            pad_value: the element (as an unsigned integer) for every padded position; the layout's own where left out.
 
         Raises:
             LayoutError: wrong rank or element size, or padding needed and no value for it.
         """
         self._check_itemsize(array)
-        padded = self.padded_shape(array.shape)
-        array = self._pad(array, padded, self.pad_value if pad_value is None else pad_value)
-        sizes, into_memory = self._split(padded)
-        return np.ascontiguousarray(array.reshape(sizes).transpose(into_memory)).reshape(padded)
+        shape = tuple(array.shape)  # type: ignore[attr-defined]
+        padded = self.padded_shape(shape)
+        value = self._pad_value(shape, padded, self.pad_value if pad_value is None else pad_value)
+        if _tensors.on_device(array):
+            return _tensors.apply_on_device(self, array, padded, value)
+        source = _tensors.as_unsigned(array)
+        memory = np.empty(padded, source.dtype)
+        logical = self._logical_view(memory)
+        for part, tiles in self._regions(shape, padded):
+            target = logical[tiles]
+            piece = source[part]
+            if piece.shape != self._joined(target.shape):
+                edge = np.full(self._joined(target.shape), value, source.dtype)
+                edge[tuple(slice(size) for size in piece.shape)] = piece
+                piece = edge
+            _permute.copy(piece.reshape(target.shape), target, tiled="destination")
+        return _tensors.like(array, memory)
 
-    def invert(self, buffer: np.ndarray, shape: Sequence[int] | None = None) -> np.ndarray:
+    def invert(self, buffer: Array, shape: Sequence[int] | None = None) -> Array:
         """The logical tensor that ``buffer`` is the layout of, without its padding.
 
         Args:
-            buffer: what :meth:`apply` returns: contiguous, of the padded shape or of a larger one that is whole tiles.
-                A flat buffer is taken as one of the padded shape.
+            buffer: what :meth:`apply` returns, or the same with more padding in whole tiles. A flat buffer is taken as
+                one of the padded shape.
             shape: the logical shape; the buffer's own where it is left out.
 
         Raises:
             LayoutError: wrong element size, or a buffer that is not whole tiles or too small for ``shape``.
         """
         self._check_itemsize(buffer)
-        shape = tuple(buffer.shape if shape is None else shape)
-        padded = self.padded_shape(shape)
-        if buffer.ndim == 1 and buffer.size == math.prod(padded):
-            buffer = buffer.reshape(padded)
-        whole = buffer.ndim == len(padded) and self.padded_shape(buffer.shape) == buffer.shape
-        whole = whole and buffer.shape[: -self.rank] == padded[: -self.rank]
-        if not whole or any(b < p for b, p in zip(buffer.shape, padded, strict=True)):
-            raise LayoutError(
-                f"buffer in layout {self.label}",
-                got=f"shape {buffer.shape}",
-                need=f"{padded}, or more in whole tiles of {self.tile}, for a tensor of shape {shape}",
-            )
-        sizes, into_memory = self._split(buffer.shape)
-        memory = np.ascontiguousarray(buffer).reshape([sizes[axis] for axis in into_memory])
-        logical = memory.transpose(np.argsort(into_memory)).reshape(buffer.shape)
-        return np.ascontiguousarray(logical[tuple(slice(size) for size in shape)])
+        shape = tuple(buffer.shape if shape is None else shape)  # type: ignore[attr-defined]
+        given = self._buffer_shape(tuple(buffer.shape), shape)  # type: ignore[attr-defined]
+        if _tensors.on_device(buffer):
+            return _tensors.invert_on_device(self, buffer, given, shape)
+        source = _tensors.as_unsigned(buffer)
+        logical = self._logical_view(np.ascontiguousarray(source).reshape(given))
+        result = np.empty(shape, source.dtype)
+        for part, tiles in self._regions(shape, self.padded_shape(shape)):
+            piece, target = logical[tiles], result[part]
+            joined = self._joined(piece.shape)
+            if target.shape == joined:
+                _permute.copy(piece, target.reshape(piece.shape), tiled="source")
+            else:
+                edge = np.empty(joined, source.dtype)
+                _permute.copy(piece, edge.reshape(piece.shape), tiled="source")
+                target[...] = edge[tuple(slice(size) for size in target.shape)]
+        return _tensors.like(buffer, result)
 
-    def _check_itemsize(self, array: np.ndarray) -> None:
-        if array.dtype.itemsize != self.itemsize:
+    def einops(self, shape: Sequence[int]) -> tuple[str, dict[str, int]]:
+        """The arguments ``(pattern, axes)`` with which ``einops.rearrange`` puts a tensor of padded ``shape`` (without
+        batch dimensions) into memory order."""
+        sizes = {axis.name: axis.size for axis in self.axes(shape)}
+        return self.pattern, {name: size for name, size in sizes.items() if name in self.sizes}
+
+    def then(self, other: Layout) -> Layout:
+        """The composition: ``other`` applied to the result of this layout, as one layout.
+
+        Raises:
+            LayoutError: different ranks or element sizes, or a memory order that ``other`` cannot be written on (its
+                dimensions must be whole groups of this layout's axes).
+        """
+        from asmlaunch.layouts.compose import compose
+
+        return compose(self, other)
+
+    def plot(
+        self, form: str = "text", *, shape: Sequence[int] | None = None, path: str | Path | None = None
+    ) -> str | bytes:
+        """A picture of where each element goes: rows and columns of the tensor, in each cell the address.
+
+        Args:
+            form: ``"text"`` for a terminal, ``"svg"``, or ``"png"`` (bytes).
+            shape: of the tensor drawn, rank 1 or 2; one tile where it is left out.
+            path: a file to write it to, too.
+
+        Raises:
+            LayoutError: an unknown form, or a layout of higher rank.
+        """
+        from asmlaunch.layouts.plot import plot
+
+        return plot(self, form, shape=shape, path=path)
+
+    def formula(self) -> str:
+        """The closed form of :meth:`address` as a Python expression.
+
+        Indices are called x, y, z, w by dimension, and X, Y, Z, W are the padded extents.
+        """
+        factors: dict[str, list[str]] = {}
+        index: dict[str, str] = {}
+        for dimension, group in enumerate(self.groups):
+            name = "xyzw"[dimension]
+            step: list[str] = []
+            for axis in reversed(group):
+                size = str(self.sizes[axis]) if axis in self.sizes else f"({name.upper()}//{self.tile[dimension]})"
+                if size == f"({name.upper()}//1)":
+                    size = name.upper()
+                term = name if not step else f"{name}//{_product(step)}"
+                index[axis] = term if axis == group[0] else f"{term}%{size}"
+                factors[axis] = [size]
+                step = [size, *step]
+        terms: list[str] = []
+        stride: list[str] = []
+        for axis in reversed(self.order):
+            terms.append(f"{index[axis]}*{_product(stride)}" if stride else index[axis])
+            stride = factors[axis] + stride
+        return " + ".join(reversed(terms))
+
+    def _repr_html_(self) -> str:
+        return f"<p><code>{repr(self)[1:-1].replace('>', '&gt;')}</code></p>{self.plot('svg')!s}"
+
+    def _check_itemsize(self, array: Any) -> None:
+        itemsize = _tensors.itemsize(array)
+        if itemsize != self.itemsize:
             raise LayoutError(
                 f"tensor for layout {self.label}",
-                got=f"dtype {array.dtype} of {array.dtype.itemsize} bytes",
+                got=f"dtype {array.dtype} of {itemsize} bytes",
                 need=f"elements of {self.itemsize} bytes",
                 hint="view it with the right dtype",
             )
 
-    def _pad(self, array: np.ndarray, padded: tuple[int, ...], pad_value: int | None) -> np.ndarray:
-        if array.shape == padded:
-            return array
-        if pad_value is None:
+    def _pad_value(self, shape: tuple[int, ...], padded: tuple[int, ...], value: int | None) -> int:
+        if value is None and shape != padded:
             raise LayoutError(
-                f"shape for layout {self.label}",
-                got=array.shape,
-                need=f"{padded}, or a pad_value to pad it with",
+                f"shape for layout {self.label}", got=shape, need=f"{padded}, or a pad_value to pad it with"
             )
-        if not 0 <= pad_value < 256**self.itemsize:
-            raise LayoutError(f"pad value for layout {self.label}", got=pad_value, need=f"0..{256**self.itemsize - 1}")
-        out = np.full(padded, pad_value, dtype=f"u{self.itemsize}")
-        out[tuple(slice(size) for size in array.shape)] = array.view(out.dtype)
-        return out.view(array.dtype)
+        if value is not None and not 0 <= value < 256**self.itemsize:
+            raise LayoutError(f"pad value for layout {self.label}", got=value, need=f"0..{256**self.itemsize - 1}")
+        return value or 0
 
-    def _split(self, padded: tuple[int, ...]) -> tuple[list[int], list[int]]:
-        """The padded shape split into axes, and the transposition from there into memory order."""
+    def _buffer_shape(self, given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of whole tiles that a buffer of shape ``given`` has, checked to hold a tensor of ``shape``."""
+        padded = self.padded_shape(shape)
+        if len(given) == 1 and given[0] == math.prod(padded):
+            return padded
+        whole = len(given) == len(padded) and self.padded_shape(given) == given
+        fixed = [*range(len(padded) - self.rank), *(len(padded) - self.rank + d for d in self._unpaddable)]
+        if (
+            not whole
+            or any(g < p for g, p in zip(given, padded, strict=True))
+            or any(given[i] != padded[i] for i in fixed)
+        ):
+            raise LayoutError(
+                f"buffer in layout {self.label}",
+                got=f"shape {given}",
+                need=f"{padded}, or more in whole tiles of {self.tile}, for a tensor of shape {shape}",
+            )
+        return given
+
+    @cached_property
+    def _unpaddable(self) -> tuple[int, ...]:
+        """The dimensions whose slowest axis has a fixed size: their end is not the end of the memory they take."""
+        return tuple(d for d, group in enumerate(self.groups) if group[0] in self.sizes)
+
+    def _logical_view(self, memory: np.ndarray) -> np.ndarray:
+        """``memory`` (contiguous, padded shape) seen with its axes in logical order, ``[*batch, *axes]``."""
+        sizes, into_memory = self.split(memory.shape)
+        return memory.reshape([sizes[axis] for axis in into_memory]).transpose(np.argsort(into_memory))
+
+    def _joined(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """The shape ``[*batch, *dimensions]`` of an array ``[*batch, *axes in logical order]``."""
+        count = sum(map(len, self.groups))
+        dims, start = [], len(axes) - count
+        for group in self.groups:
+            dims.append(math.prod(axes[start : start + len(group)]))
+            start += len(group)
+        return (*axes[: len(axes) - count], *dims)
+
+    def _regions(self, shape: tuple[int, ...], padded: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
+        """Parts of a tensor, by slices of its dimensions, and the tiles they fill, by slices of its axes: the whole
+        tiles, which need no copy on the way, then the edges that are padded."""
+        choices = []
+        for group, tile, size, end in zip(
+            self.groups, self.tile, shape[-self.rank :], padded[-self.rank :], strict=True
+        ):
+            whole = size // tile
+            cuts = [(slice(0, whole * tile), slice(0, whole))] if whole or not end else []
+            if whole * tile < end:
+                cuts.append((slice(whole * tile, size), slice(whole, end // tile)))
+            choices.append([(part, [slice(None) if a in self.sizes else tiles for a in group]) for part, tiles in cuts])
+        for chosen in product(*choices):
+            yield (..., *(part for part, _ in chosen)), (..., *(axis for _, axes in chosen for axis in axes))
+
+    def split(self, padded: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The padded shape ``[*batch, *dimensions]`` split into axes in logical order, and the transposition from there
+        into memory order: what reshape and permute of numpy and torch take."""
         batch = len(padded) - self.rank
         size = {axis.name: axis.size for axis in self.axes(padded)}
         flat = [axis for group in self.groups for axis in group]
@@ -317,3 +453,11 @@ class Layout:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{axis}={size}" for axis, size in self.sizes.items())
         return f"<Layout {self.name + ': ' if self.name else ''}{self.pattern}{'; ' + sizes if sizes else ''}>"
+
+
+def _product(factors: Sequence[str]) -> str:
+    """A product of numbers and names as text, its numbers multiplied out."""
+    number = math.prod(int(f) for f in factors if f.isdigit())
+    names = [f for f in factors if not f.isdigit()]
+    parts = ([str(number)] if number != 1 or not names else []) + names
+    return parts[0] if len(parts) == 1 else f"({'*'.join(parts)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmlaunch.errors import LayoutError
-from asmlaunch.layouts import LAYOUTS, SCALES_32X8, WEIGHTS_16X16, Layout
+from asmlaunch.layouts import LAYOUTS, SCALES_32X8, WEIGHTS_16X16, Layout, _jit
 
 
 def golden(rows: int, columns: int) -> np.ndarray:
@@ -83,28 +84,72 @@ def test_the_closed_form_is_the_published_one(layout, closed_form):
     assert np.array_equal(layout.address((x, y), (rows, columns)), closed_form(x, y, columns))
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    layout=st.sampled_from(sorted(LAYOUTS)).map(LAYOUTS.get),
-    rows=st.integers(1, 65),
-    columns=st.integers(1, 70),
-    batch=st.sampled_from([(), (1,), (3,)]),
-    pad=st.integers(0, 255),
-    seed=st.integers(0, 2**31),
-)
-def test_apply_puts_every_element_at_its_address_and_invert_takes_it_back(layout, rows, columns, batch, pad, seed):
-    x = np.random.default_rng(seed).integers(0, 256, (*batch, rows, columns), dtype=np.uint8)
+@st.composite
+def layouts_and_shapes(draw):
+    """A layout and a shape in its domain: any extents, but multiples where the end cannot be padded."""
+    layout = LAYOUTS[draw(st.sampled_from(sorted(LAYOUTS)))]
+    shape = [
+        draw(st.integers(0, 2)) * tile if group[0] in layout.sizes else draw(st.integers(1, 70))
+        for group, tile in zip(layout.groups, layout.tile, strict=True)
+    ]
+    return layout, (*draw(st.sampled_from([(), (1,), (3,)])), *shape)
+
+
+@settings(max_examples=150, deadline=None)
+@given(layout_and_shape=layouts_and_shapes(), pad=st.integers(0, 255), seed=st.integers(0, 2**31))
+def test_apply_puts_every_element_at_its_address_and_invert_takes_it_back(layout_and_shape, pad, seed):
+    layout, shape = layout_and_shape
+    x = np.random.default_rng(seed).integers(0, 256, shape, dtype=f"u{layout.itemsize}")
     out = layout.apply(x, pad_value=pad)
-    padded = layout.padded_shape(x.shape)
+    padded = layout.padded_shape(shape)
     assert out.shape == padded
     assert out.flags.c_contiguous
-    expected = np.full((*batch, padded[-2] * padded[-1]), pad, np.uint8)
-    expected[..., layout.address(np.indices((rows, columns)), (rows, columns))] = x
+    batch, dims = shape[: -layout.rank], shape[-layout.rank :]
+    count = math.prod(padded[-layout.rank :])
+    expected = np.full((*batch, count), pad, x.dtype)
+    expected[..., layout.address(tuple(np.indices(dims)), dims)] = x
     assert np.array_equal(out.reshape(expected.shape), expected)
-    assert np.array_equal(layout.invert(out, x.shape), x)
-    assert np.array_equal(layout.invert(out.reshape(-1), x.shape), x)
-    addresses = np.arange(padded[-2] * padded[-1])
-    assert np.array_equal(layout.address(layout.element(addresses, padded), padded), addresses)
+    assert np.array_equal(layout.invert(out, shape), x)
+    assert np.array_equal(layout.invert(out.reshape(-1), shape), x)
+    addresses = np.arange(count)
+    assert np.array_equal(layout.address(layout.element(addresses, dims), padded), addresses)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_large_tensors_with_edges(name, compiled, monkeypatch):
+    """Sizes at which the compiled copy and its threads work, and at which numpy does without llvmlite."""
+    if not compiled:
+        monkeypatch.setattr(_jit, "available", lambda: False)
+    layout = LAYOUTS[name]
+    dims = [
+        tile * 6 if group[0] in layout.sizes else -(-700 // tile) * tile - (3 if tile > 3 else 0)
+        for group, tile in zip(layout.groups, layout.tile, strict=True)
+    ]
+    x = np.random.default_rng(1).integers(0, 256, dims, dtype=f"u{layout.itemsize}")
+    out = layout.apply(x, pad_value=77)
+    expected = np.full(math.prod(layout.padded_shape(dims)), 77, x.dtype)
+    expected[layout.address(tuple(np.indices(dims)), dims)] = x
+    assert np.array_equal(out.ravel(), expected)
+    assert np.array_equal(layout.invert(out, dims), x)
+    assert np.array_equal(layout.invert(out), layout.invert(out, out.shape))
+
+
+def test_rows_of_1_to_65_and_tails_of_k():
+    for rows in range(1, 66):
+        for columns in (1, 4, 7, 8, 9, 52, 57):
+            x = golden(rows, columns)
+            out = SCALES_32X8.apply(x)
+            expected = np.zeros(out.size, np.uint8)
+            expected[scale_address(*np.indices(x.shape), out.shape[1])] = x
+            assert np.array_equal(out.ravel(), expected)
+            assert np.array_equal(SCALES_32X8.invert(out, x.shape), x)
+
+
+def test_more_padding_than_needed_is_left_out():
+    x = golden(40, 9)
+    big = SCALES_32X8.apply(np.pad(x, ((0, 216), (0, 23)), constant_values=9))
+    assert np.array_equal(SCALES_32X8.invert(big, x.shape), x)
 
 
 def test_any_strides_are_taken():
