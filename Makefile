@@ -23,7 +23,7 @@ $(VENV)/.demo: $(INPUTS)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(INSTALL) --editable '.[emulator,dev]'
+	$(INSTALL) --editable '.[emulator,hip,dev]'
 	@touch $@
 
 demo: $(VENV)/.demo ## Verify a real MI350 kernel on the CPU, after setting everything up
@@ -39,8 +39,8 @@ cover: $(VENV)/.test ## pytest with coverage
 
 test: lint cover ## All checks: ruff, mypy, pytest with coverage
 
-bench: $(VENV)/.test ## Timings of launches
-	$(VENV)/bin/pytest benchmarks
+bench: $(VENV)/.test ## Time launches
+	$(VENV)/bin/python benchmarks/first_launch.py
 
 clean: ## Remove everything that make built
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .coverage
