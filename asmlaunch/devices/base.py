@@ -7,6 +7,7 @@ addresses the kernel will see: the caller's own memory for the emulator, device 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from asmlaunch.abi.arguments import Buffer
     from asmlaunch.codeobject import CodeObject, KernelInfo
+    from asmlaunch.emulator.fidelity import Fidelity
 
 Dim3 = tuple[int, int, int]
 
@@ -30,10 +32,28 @@ class Finding:
     Attributes:
         kind: short class name of the finding, e.g. ``"over-read"``.
         message: one line that names the instruction, the buffer and the distance.
+        severity: ``"error"`` where the result cannot be trusted, else ``"warning"``.
+        kernel, address, text: the instruction; "" and None where there is none.
+        workgroup, wave, lanes: who did it first.
+        argument: the buffer or argument concerned, "" where none is.
+        count: how often it happened.
     """
 
     kind: str
     message: str
+    severity: str = "warning"
+    kernel: str = ""
+    address: int | None = None
+    text: str = ""
+    workgroup: Dim3 | None = None
+    wave: int | None = None
+    lanes: tuple[int, ...] = ()
+    argument: str = ""
+    count: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as plain lists and dictionaries."""
+        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
@@ -48,12 +68,24 @@ class LaunchResult:
         device: name of the device, e.g. ``"emulator"`` or ``"hip:0"``.
         findings: what the device noticed; empty on devices that cannot look.
         instructions: wave-instructions executed, or None where the device does not count.
+        fidelity: what the emulator executed exactly, what not, and what its checks were; None on a GPU.
     """
 
     seconds: float
     device: str
     findings: tuple[Finding, ...] = ()
     instructions: int | None = None
+    fidelity: Fidelity | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain lists and dictionaries."""
+        return {
+            "seconds": self.seconds,
+            "device": self.device,
+            "findings": [finding.to_json() for finding in self.findings],
+            "instructions": self.instructions,
+            "fidelity": self.fidelity.to_json() if self.fidelity else None,
+        }
 
 
 @runtime_checkable

@@ -86,7 +86,7 @@ class EmulatorDevice:
             EmulationError: what the emulator cannot run, or what the kernel did wrong; its subclasses say which.
             LaunchError: limits exceeded, or an option there is not.
         """
-        from asmlaunch.emulator import machine
+        from asmlaunch.emulator import fidelity, machine
 
         start = time.perf_counter()
         unknown = sorted(set(options) - set(_OPTIONS))
@@ -108,4 +108,5 @@ class EmulatorDevice:
             schedule=schedule,
             **options,
         )
-        return LaunchResult(time.perf_counter() - start, self.name, done.findings, done.instructions)
+        report = fidelity.report(compiled.program, done.counts, (), done.findings)
+        return LaunchResult(time.perf_counter() - start, self.name, done.findings, done.instructions, report)

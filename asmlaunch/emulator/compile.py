@@ -212,6 +212,8 @@ class _BlockCompiler:
         count = i64(len(self._block.instructions))
         for name, change in (("budget", build.sub), ("executed", build.add)):
             code.put(self._wave, WAVE, name, change(code.get(self._wave, WAVE, name), count))
+        runs = code.at(code.get_pointer(self._wave, WAVE, "counts"), 8 * self._block.index)
+        code.store(build.add(code.load(runs, I64, 8), i64(1)), runs, 8)
         if status is not Status.READY:
             # A fault inside the block has already stopped the wave.
             before = code.get(self._wave, WAVE, "status")

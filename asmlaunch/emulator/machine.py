@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 import threading
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ from asmlaunch.codeobject import KernelInfo
 from asmlaunch.devices.base import Dim3, Finding
 from asmlaunch.emulator.compile import CompiledKernel
 from asmlaunch.emulator.decode import EXEC
-from asmlaunch.emulator.native.waves import run_waves
+from asmlaunch.emulator.native.waves import run_grid
 from asmlaunch.emulator.report import explain
-from asmlaunch.emulator.state import GROUP, LANES, RECORD, REGION, WAVE, Status, aligned
+from asmlaunch.emulator.state import ENTRY_BYTES, GROUP, LANES, RECORD, REGION, WAVE, WORKER, Status, aligned
 from asmlaunch.errors import EmulationError, InstructionBudgetError, LaunchError
 
 #: Wave-instructions a wave may execute before the run is called endless; the longest real kernels need a few million.
@@ -47,10 +46,17 @@ SCHEDULES = {
 
 @dataclass(frozen=True)
 class Run:
-    """What a finished run gives: wave-instructions executed, and findings."""
+    """What a finished run gives.
+
+    Attributes:
+        instructions: wave-instructions executed.
+        findings: what was noticed.
+        counts: how often each block of the program ran.
+    """
 
     instructions: int
     findings: tuple[Finding, ...]
+    counts: NDArray[np.uint64]
 
 
 @dataclass
@@ -66,7 +72,8 @@ class _Job:
     regions: NDArray[np.void]
     budget: int
     stop: NDArray[np.int32]
-    groups: itertools.count[int]
+    next_group: NDArray[np.int64]
+    resident: int
 
 
 def run(
@@ -80,12 +87,14 @@ def run(
     schedule: str,
     max_instructions: int = MAX_INSTRUCTIONS,
     threads: int | None = None,
+    resident: int = 1,
 ) -> Run:
     """Execute every workgroup of ``grid``, x fastest.
 
     Args:
         threads: workgroups in flight; None takes one a core, or one in all where the kernel has memory atomics, so that
             results do not depend on timing.
+        resident: workgroups alive at once on a thread, taking turns: kernels that wait for other workgroups need them.
 
     Raises:
         EmulationError: a write outside the buffers, a wild read, an instruction budget used up.
@@ -96,7 +105,7 @@ def run(
     known = (*buffers, kernarg_buffer)
     job = _Job(
         compiled, SCHEDULES[schedule], grid, block, compiled.kernel.lds_size + dynamic_lds, memory, _regions(known),
-        max_instructions, np.zeros(1, np.int32), itertools.count(),
+        max_instructions, np.zeros(1, np.int32), np.zeros(1, np.int64), resident,
     )  # fmt: skip
     if threads is None:
         threads = 1 if compiled.atomics else cores()
@@ -104,7 +113,8 @@ def run(
     _run_all(workers, job)
     _raise_failures(workers, job)
     records = [worker.records for worker in workers]
-    return Run(sum(worker.executed for worker in workers), explain(compiled, records, known))
+    counts = np.sum([worker.counts for worker in workers], axis=0, dtype=np.uint64)
+    return Run(sum(worker.executed for worker in workers), explain(compiled, records, known), counts)
 
 
 def cores() -> int:
@@ -160,15 +170,17 @@ class _Worker:
         self.executed = 0
         self.status = Status.ENDED
         self.error: BaseException | None = None
-        items = job.block[0] * job.block[1] * job.block[2]
-        count = -(-items // LANES)
+        group_waves = -(-job.block[0] * job.block[1] * job.block[2] // LANES)
+        count = job.resident * group_waves
         self._memory = aligned(count * WAVE.itemsize)
         self.waves = self._memory.view(WAVE)
-        self._group = np.zeros(1, GROUP)
-        self._lds = aligned(job.lds_size + 64)
         self.records = np.zeros(max(1, len(job.compiled.program.accesses)), RECORD)
-        first = self.waves.ctypes.data
-        self._pointers = np.array([first + number * WAVE.itemsize for number in range(count)], np.uint64)
+        self.counts = np.zeros(len(job.compiled.program.blocks), np.uint64)
+        self._groups = np.zeros(job.resident, GROUP)
+        self._lds_stride = -(-(job.lds_size + 64) // 64) * 64
+        self._lds = aligned(job.resident * self._lds_stride)
+        self._pointers = self.waves.ctypes.data + np.arange(count, dtype=np.uint64) * WAVE.itemsize
+        self._entry = self._entry_states(group_waves)
 
     def work(self) -> None:
         """Thread body."""
@@ -179,54 +191,55 @@ class _Worker:
             self._job.stop[0] = 1
 
     def _work(self) -> None:
-        job = self._job
-        native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)(
-            run_waves()
-        )
-        x, y, z = job.grid
-        for number in job.groups:
-            if number >= x * y * z or job.stop[0]:
-                return
-            self._enter((number % x, number // x % y, number // (x * y)))
-            self.status = Status(
-                native(
-                    self._pointers.ctypes.data,
-                    len(self._pointers),
-                    job.compiled.table.ctypes.data,
-                    job.schedule.quantum,
-                )
-            )
-            self.executed += int(self.waves["executed"].sum())
-            if self.status is not Status.ENDED:
-                job.stop[0] = 1
-                return
+        job, program = self._job, self._job.compiled.program
+        state = np.zeros(1, WORKER)
+        state["next"], state["total"] = job.next_group.ctypes.data, job.grid[0] * job.grid[1] * job.grid[2]
+        state["waves"], state["entry"] = self._pointers.ctypes.data, self._entry.ctypes.data
+        state["groups"], state["table"] = self._groups.ctypes.data, job.compiled.table.ctypes.data
+        state["lds"], state["lds_stride"] = self._lds.ctypes.data, self._lds_stride
+        state["stop"] = job.stop.ctypes.data
+        state["resident"], state["group_waves"] = job.resident, len(self.waves) // job.resident
+        state["quantum"] = job.schedule.quantum
+        state["grid_x"], state["grid_y"] = job.grid[:2]
+        state["vgprs"], state["agprs"] = (max(1, program.used(file)) if file == "v" else program.used(file) for file in "va")
+        for axis, register in entry_group_sgprs(job.compiled.kernel).items():
+            state[f"sgpr_{axis}"] = register
+        native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(run_grid())
+        self.status = Status(native(state.ctypes.data))
+        self.executed = int(state["executed"][0])
+        if self.status is not Status.ENDED:
+            job.stop[0] = 1
 
-    def _enter(self, group: Dim3) -> None:
-        """The state of a workgroup's waves at entry (LLVM AMDGPU usage, "Initial Kernel Execution State")."""
-        job, waves = self._job, self.waves
-        self._memory[:] = 0
-        self._lds[:] = 0
-        self._group["waiting"], self._group["alive"] = 0, len(waves)
+    def _entry_states(self, group_waves: int) -> NDArray[np.uint8]:
+        """The state of all waves at entry, but for the workgroup's number (LLVM AMDGPU usage, "Initial Kernel Execution
+        State").
+        """
+        job = self._job
+        waves = np.zeros(len(self.waves), WAVE)
+        slot, member = np.divmod(np.arange(len(waves)), group_waves)
         waves["budget"] = job.budget
-        waves["group"] = self._group.ctypes.data
-        waves["lds"], waves["lds_size"] = self._lds.ctypes.data, job.lds_size
+        waves["group"] = self._groups.ctypes.data + slot * GROUP.itemsize
+        waves["lds"], waves["lds_size"] = self._lds.ctypes.data + slot * self._lds_stride, job.lds_size
         waves["regions"], waves["region_count"] = job.regions.ctypes.data, len(job.regions)
         waves["records"] = self.records.ctypes.data
+        waves["counts"] = self.counts.ctypes.data
         waves["stop"] = job.stop.ctypes.data
-        waves["id"] = np.arange(len(waves))
-        waves["group_id"] = group
-        for number, value in enumerate(entry_sgprs(job.compiled.kernel, job.kernarg, group)):
+        waves["id"] = member
+        for number, value in enumerate(entry_sgprs(job.compiled.kernel, job.kernarg)):
             waves["sgpr"][:, number] = value
-        items = np.arange(len(waves) * LANES)
+        items = (member[:, None] * LANES + np.arange(LANES)).astype(np.uint32)
         size_x, size_y, size_z = job.block
         x, y, z = items % size_x, items // size_x % size_y, items // (size_x * size_y)
-        waves["vgpr"][:, 0] = (x | y << 10 | z << 20).reshape(-1, LANES)
-        active = (items < size_x * size_y * size_z).reshape(-1, LANES)
+        waves["vgpr"][:, 0] = x | y << 10 | z << 20
+        active = items < size_x * size_y * size_z
         waves["sgpr"][:, EXEC : EXEC + 2] = np.packbits(active, axis=1, bitorder="little").view(np.uint32)
+        entry = aligned(len(waves) * ENTRY_BYTES)
+        entry.reshape(len(waves), ENTRY_BYTES)[:] = waves.view(np.uint8).reshape(len(waves), -1)[:, :ENTRY_BYTES]
+        return entry
 
 
-def entry_sgprs(kernel: KernelInfo, kernarg: NDArray[np.uint8], group: Dim3) -> list[int]:
-    """User and system SGPRs at entry, in order.
+def entry_sgprs(kernel: KernelInfo, kernarg: NDArray[np.uint8]) -> list[int]:
+    """User SGPRs at entry, in order.
 
     Raises:
         EmulationError: the kernel asks for state that the emulator does not provide.
@@ -253,11 +266,17 @@ def entry_sgprs(kernel: KernelInfo, kernarg: NDArray[np.uint8], group: Dim3) -> 
         raise EmulationError(
             f"user SGPRs of kernel {kernel.name}", got=descriptor.user_sgpr_count, need=f"at least {len(values)}"
         )
-    values += [0] * (descriptor.user_sgpr_count - len(values))
-    for axis, number in zip("xyz", group, strict=True):
-        if getattr(descriptor, f"enable_sgpr_workgroup_id_{axis}"):
-            values.append(number)
     return values
+
+
+def entry_group_sgprs(kernel: KernelInfo) -> dict[str, int]:
+    """The SGPRs that hold the workgroup's number along x, y and z at entry; -1 where the kernel does not ask for it."""
+    number, registers = kernel.descriptor.user_sgpr_count, {}
+    for axis in "xyz":
+        wanted = getattr(kernel.descriptor, f"enable_sgpr_workgroup_id_{axis}")
+        registers[axis] = number if wanted else -1
+        number += bool(wanted)
+    return registers
 
 
 def check_launch(kernel: KernelInfo, grid: Dim3, block: Dim3, dynamic_lds: int, lds_limit: int) -> None:

@@ -15,13 +15,14 @@ LANES = 64
 SGPRS = 128
 VGPRS = 512  # v0..v255, then a0..a255
 
-#: One wavefront. ``block`` is the index of the block to run next.
+#: One wavefront. ``block`` is the index of the block to run next, ``counts`` points to how often each block has run, and
+#: ``shadow`` to what the checks keep of the wave (``emulator.checks``).
 WAVE = np.dtype(
     [
         ("block", "i4"), ("status", "i4"), ("budget", "i8"), ("executed", "i8"),
         ("group", "u8"), ("lds", "u8"), ("lds_size", "u4"), ("scc", "u4"),
         ("regions", "u8"), ("region_count", "u4"), ("id", "u4"), ("records", "u8"), ("stop", "u8"),
-        ("group_id", "u4", 3), ("pad", "u1", 36),
+        ("group_id", "u4", 3), ("pad", "u1", 20), ("counts", "u8"), ("shadow", "u8"),
         ("sgpr", "u4", SGPRS),
         ("vgpr", "u4", (VGPRS, LANES)),
     ]
@@ -29,6 +30,21 @@ WAVE = np.dtype(
 
 #: One workgroup: how many of its waves wait at a barrier, and how many have not ended.
 GROUP = np.dtype([("waiting", "i4"), ("alive", "i4")])
+
+#: What one thread needs to run its share of a grid. ``waves`` points to the addresses of the waves of all resident
+#: workgroups, ``entry`` to their ``ENTRY`` states, ``next`` to the number of the next workgroup, shared by the threads.
+WORKER = np.dtype(
+    [
+        ("next", "u8"), ("total", "i8"), ("waves", "u8"), ("entry", "u8"), ("groups", "u8"), ("table", "u8"),
+        ("lds", "u8"), ("lds_stride", "i8"), ("stop", "u8"), ("executed", "i8"),
+        ("resident", "i4"), ("group_waves", "i4"), ("quantum", "i4"),
+        ("grid_x", "u4"), ("grid_y", "u4"), ("vgprs", "i4"), ("agprs", "i4"),
+        ("sgpr_x", "i4"), ("sgpr_y", "i4"), ("sgpr_z", "i4"),
+    ]
+)  # fmt: skip
+
+#: A wave as it enters: everything before the VGPRs, then v0.
+ENTRY_BYTES = WAVE.itemsize - VGPRS * LANES * 4 + LANES * 4
 
 #: Memory the kernel may touch: [start, end), and whether it may be written.
 REGION = np.dtype([("start", "u8"), ("end", "u8"), ("writable", "u8")])
