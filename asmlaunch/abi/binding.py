@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asmlaunch.abi.arguments import Buffer, resolve
-from asmlaunch.abi.schema import Field, FromShape, KernargSchema
+from asmlaunch.abi.schema import Field, FromShape, KernargSchema, Symbol
 from asmlaunch.errors import ArgumentError
 
 
@@ -23,40 +23,42 @@ def bind(schema: KernargSchema, args: Mapping[str, Any]) -> tuple[dict[str, Any]
     buffers: dict[str, Buffer] = {}
     for name, value in schema.canonical(args).items():
         number, buffer = resolve(name, value)
-        if buffer is not None and not schema[name].is_pointer:
+        if buffer is not None and not (name in schema and schema[name].is_pointer):
             # A scalar in an array of one element, such as a 0-d tensor.
             if hasattr(value, "item") and buffer.shape in ((), (1,)):
                 number, buffer = value.item(), None
             else:
-                raise ArgumentError(schema[name].where, got=f"an array of shape {buffer.shape}", need="a number")
+                raise ArgumentError(f"argument {name}", got=f"an array of shape {buffer.shape}", need="a number")
         values[name] = number
         if buffer is not None:
             buffers[name] = buffer
-    for field in schema.fields:
-        if field.name not in values and field.given_by_caller:
-            derived = _derive(schema, field, buffers)
-            value = field.default if derived is None else derived
-            if value is not None:
-                values[field.name] = value
-    missing = [field for field in schema.fields if field.given_by_caller and field.name not in values]
+    callers = [field for field in schema.fields if field.given_by_caller]
+    wanting: list[Field | Symbol] = [*callers, *schema.symbols]
+    for wanted in wanting:
+        if wanted.name not in values:
+            derived = _derive(schema, wanted, buffers)
+            found = wanted.default if derived is None else derived
+            if found is not None:
+                values[wanted.name] = found
+    missing = [field for field in callers if field.name not in values]
     if missing:
         raise _missing(schema, missing)
     return values, buffers
 
 
-def _derive(schema: KernargSchema, field: Field, buffers: Mapping[str, Buffer]) -> int | None:
+def _derive(schema: KernargSchema, wanted: Field | Symbol, buffers: Mapping[str, Buffer]) -> int | None:
     found: dict[int, FromShape] = {}
-    for source in field.derive:
+    for source in wanted.derive:
         buffer = buffers.get(schema[source.array].name)
         extents = () if buffer is None else buffer.strides if source.stride else buffer.shape
         if source.axis < len(extents):
-            value = extents[source.axis] * source.factor
+            value = extents[source.axis] * source.factor + source.plus
             if value.denominator == 1:
                 found[int(value)] = source
     if len(found) > 1:
         readings = ", ".join(f"{value} by {source.array}" for value, source in found.items())
         raise ArgumentError(
-            f"{field.where} cannot be read off the arrays", got=readings, need="agreement", hint=f"pass {field.name}"
+            f"{wanted.name} cannot be read off the arrays", got=readings, need="agreement", hint=f"pass {wanted.name}"
         )
     return next(iter(found), None)
 

@@ -28,17 +28,18 @@ MAX_SEGMENT = 1 << 20
 
 @dataclass(frozen=True)
 class FromShape:
-    """An integer argument read off an array: ``shape[axis] * factor``, or ``strides[axis]`` (bytes) ``* factor``."""
+    """A number read off an array: ``shape[axis] * factor + plus``, or the same of ``strides[axis]`` (bytes)."""
 
     array: str
     axis: int
     factor: Fraction = Fraction(1)
+    plus: int = 0
     stride: bool = False
 
 
-def extent(array: str, axis: int, factor: int | Fraction = 1) -> FromShape:
-    """``array.shape[axis] * factor``: a factor of 2 gives fp4 elements from packed bytes."""
-    return FromShape(array, axis, Fraction(factor))
+def extent(array: str, axis: int, factor: int | Fraction = 1, plus: int = 0) -> FromShape:
+    """``array.shape[axis] * factor + plus``: a factor of 2 gives fp4 elements from packed bytes."""
+    return FromShape(array, axis, Fraction(factor), plus)
 
 
 def stride(array: str, axis: int, factor: int | Fraction = 1) -> FromShape:
@@ -64,7 +65,8 @@ class Field:
         dtypes: names of the array dtypes a pointer accepts; empty means any.
         layout: shape and dtype in the problem's symbols, for people.
         nbytes: bytes a pointer's buffer must have, computed from the problem's values by name.
-        metadata_name: the name in the object's metadata where it is another one.
+        metadata_names: its names in objects' metadata, where they are not ``name`` (those are not accepted from
+            callers: some objects' metadata names the wrong thing).
         address_space, access: of a pointer, as the metadata states them.
     """
 
@@ -81,7 +83,7 @@ class Field:
     dtypes: tuple[str, ...] = ()
     layout: str = ""
     nbytes: Callable[[Any], int] | None = None
-    metadata_name: str | None = None
+    metadata_names: tuple[str, ...] = ()
     address_space: str | None = None
     access: str | None = None
 
@@ -109,10 +111,29 @@ class Field:
         return f"argument {self.name} ({self.type} at offset {self.offset})"
 
 
+@dataclass(frozen=True)
+class Symbol:
+    """A number of the problem that is no kernel argument but that a launch rule needs, such as a batch size.
+
+    Attributes:
+        name, aliases, role: as of a Field.
+        derive: arrays it can be read off when it is not given.
+        default: the value when neither gives one; None means that it may stay unknown.
+    """
+
+    name: str
+    role: str
+    derive: tuple[FromShape, ...] = ()
+    default: int | None = None
+    aliases: tuple[str, ...] = ()
+
+
 class KernargSchema:
     """The fields of a kernel's argument segment and its size in bytes.
 
     Attributes:
+        fields: in order of offset.
+        symbols: numbers accepted beside the fields, for launch rules; they take no bytes.
         pack: ``pack(values) -> bytes`` turns named numbers (a pointer is an address, None is null) into the segment;
             bytes that no field covers are zero. ArgumentError for a missing or unknown name, a value of the wrong kind
             or out of range: nothing is ever wrapped.
@@ -122,16 +143,20 @@ class KernargSchema:
     pack: Pack
     pack_into: PackInto
 
-    def __init__(self, fields: Iterable[Field], size: int, name: str = "kernarg") -> None:
+    def __init__(
+        self, fields: Iterable[Field], size: int, name: str = "kernarg", symbols: Iterable[Symbol] = ()
+    ) -> None:
         if size > MAX_SEGMENT:
             raise ArgumentError(f"kernarg segment of {name}", got=f"{size} bytes", need=f"at most {MAX_SEGMENT}")
         self.fields = tuple(sorted(fields, key=lambda field: (field.offset, field.name)))
         self.size = size
         self.name = name
+        self.symbols = tuple(symbols)
+        self._symbols = {known: symbol for symbol in self.symbols for known in (symbol.name, *symbol.aliases)}
         self._by_name: dict[str, Field] = {}
         for field in self.fields:
             for known in (field.name, *field.aliases):
-                if known in self._by_name:
+                if known in self._by_name or known in self._symbols:
                     raise ArgumentError(f"schema {name}", got=f"two fields named {known}", need="distinct names")
                 self._by_name[known] = field
             if field.end > size:
@@ -168,6 +193,9 @@ class KernargSchema:
         """The same values under canonical names; ArgumentError for an unknown name or an argument given twice."""
         found: dict[str, Any] = {}
         for name, value in values.items():
+            if name in self._symbols:
+                found[self._symbols[name].name] = value
+                continue
             field = self[name]
             if field.name in found:
                 raise ArgumentError(
@@ -212,7 +240,7 @@ class KernargSchema:
     def with_fields(self, changes: Mapping[str, Mapping[str, Any]], name: str | None = None) -> KernargSchema:
         """A copy in which the named fields have some attributes replaced."""
         fields = [dataclasses.replace(field, **changes.get(field.name, {})) for field in self.fields]
-        return KernargSchema(fields, self.size, name or self.name)
+        return KernargSchema(fields, self.size, name or self.name, self.symbols)
 
     def __repr__(self) -> str:
         return f"KernargSchema({self.name!r}, {self.size} bytes: {', '.join(self.names)})"

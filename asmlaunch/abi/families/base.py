@@ -6,13 +6,14 @@ what the argument segment holds, how the kernels are launched, and on which prob
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from asmlaunch.abi.arguments import Buffer
-from asmlaunch.abi.schema import Field, KernargSchema
+from asmlaunch.abi.schema import Field, KernargSchema, Symbol
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.errors import ArgumentError, DomainError
 
@@ -39,15 +40,22 @@ class Launch:
 class Problem:
     """One launch as launch rules and domain checks see it: arguments and the kernel's parameters as attributes."""
 
-    def __init__(self, kernel: KernelInfo, parameters: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    def __init__(self, kernel: KernelInfo, known: Mapping[str, Any]) -> None:
         self.kernel = kernel
-        self._known = {**parameters, **values}
+        self._known = dict(known)
+
+    def get(self, name: str) -> Any:
+        """The argument or parameter, or None when it is not known."""
+        return self._known.get(name)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["_known"][name]
-        except KeyError:
-            raise AttributeError(f"{name} is neither an argument nor a parameter of {self.kernel.name}") from None
+        value = self.__dict__.get("_known", {}).get(name)
+        if value is None:
+            raise ArgumentError(
+                f"{name} is needed for {self.kernel.name} and not known",
+                need=f"{name} with the arguments, or the array it is read off (not its address)",
+            )
+        return value
 
 
 @dataclass(frozen=True)
@@ -63,10 +71,19 @@ class Require:
 
 @dataclass(frozen=True)
 class Variant:
-    """Kernels of a family whose fields differ: a pattern on the name, and attributes to replace, by field name."""
+    """Kernels of a family that differ: a pattern on the name, and attributes of fields to replace, by field name."""
 
     pattern: str
     changes: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A disagreement between declaration and metadata that has been looked into: a field's name and the reason."""
+
+    field: str
+    reason: str
+    pattern: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,32 +93,42 @@ class Family:
     Attributes:
         name: short name.
         title: what the kernels compute, in one line.
-        pattern: regular expression for the kernel's name; numeric groups become integer parameters.
-        size: bytes of the argument segment that a launcher passes.
-        fields: its arguments.
-        variants: kernels whose fields differ; the first that matches is used.
+        pattern: regular expression for the kernel's name (without C++ mangling); its groups are the kernel's
+            parameters, as integers where they are digits.
+        fields: the arguments; those that end past the segment are left out.
         grid: workgroups in x, y, z from the problem.
+        size: bytes of the argument segment that a launcher passes; None for the size in the object's metadata.
+        symbols: numbers the rules need that are no arguments.
+        variants: kernels whose fields differ; all that match apply, in order.
         zero: buffers that must be zeroed, from the problem.
         requires: the domain on which the kernels are right.
+        known: disagreements with the metadata, each with its reason.
+        where: a further condition on the metadata, to tell layouts of one name apart.
+        derived: further parameters of the kernel, from its parameters and metadata.
     """
 
     name: str
     title: str
     pattern: str
-    size: int
     fields: tuple[Field, ...]
     grid: Callable[[Any], Dim3]
+    size: int | None = None
+    symbols: tuple[Symbol, ...] = ()
     variants: tuple[Variant, ...] = ()
     zero: Callable[[Any], tuple[str, ...]] = lambda _: ()
     requires: tuple[Require, ...] = ()
-    _schemas: dict[str, KernargSchema] = field(default_factory=dict, repr=False, compare=False)
+    known: tuple[Known, ...] = ()
+    where: Callable[[KernelInfo], bool] = lambda _: True
+    derived: Callable[[KernelInfo, Mapping[str, Any]], Mapping[str, Any]] = lambda _kernel, _parameters: {}
+    _schemas: dict[tuple[str, int], KernargSchema] = field(default_factory=dict, repr=False, compare=False)
 
     def parameters(self, kernel: KernelInfo) -> dict[str, Any] | None:
         """The kernel's parameters as its name states them, or None when it is not of this family."""
-        match = re.search(self.pattern, kernel.name)
-        if match is None:
+        match = re.fullmatch(self.pattern, plain_name(kernel.name))
+        if match is None or not self.where(kernel):
             return None
-        return {k: int(v) if v is not None and v.isdigit() else v for k, v in match.groupdict().items()}
+        stated = {k: int(v) if v is not None and v.isdigit() else v for k, v in match.groupdict().items()}
+        return {**stated, **self.derived(kernel, stated)}
 
     def matches(self, kernel: KernelInfo) -> bool:
         """Whether the kernel belongs to this family."""
@@ -109,11 +136,16 @@ class Family:
 
     def schema(self, kernel: KernelInfo) -> KernargSchema:
         """The kernel's argument segment."""
-        if kernel.name not in self._schemas:
-            schema = KernargSchema(self.fields, self.size, kernel.name)
-            variant = next((v for v in self.variants if re.search(v.pattern, kernel.name)), None)
-            self._schemas[kernel.name] = schema.with_fields(variant.changes) if variant else schema
-        return self._schemas[kernel.name]
+        key = (kernel.name, kernel.kernarg_size)
+        if key not in self._schemas:
+            size = kernel.kernarg_size if self.size is None else self.size
+            fields = [entry for entry in self.fields if entry.end <= size]
+            schema = KernargSchema(fields, size, kernel.name, self.symbols)
+            for variant in self.variants:
+                if re.search(variant.pattern, plain_name(kernel.name)):
+                    schema = schema.with_fields(variant.changes)
+            self._schemas[key] = schema
+        return self._schemas[key]
 
     def launch(self, kernel: KernelInfo, values: Mapping[str, Any], buffers: Mapping[str, Buffer]) -> Launch:
         """Grid, block and buffers to zero, for arguments as ``abi.bind`` gives them.
@@ -142,7 +174,7 @@ class Family:
                 )
         for rule in self.requires:
             if rule.when(problem) and not rule.holds(problem):
-                shown = getattr(problem, rule.what, None)
+                shown = problem.get(rule.what)
                 raise DomainError(f"{rule.what} for {kernel.name}", got=shown, need=rule.need, hint=rule.hint)
         schema = self.schema(kernel)
         for name, buffer in buffers.items():
@@ -151,7 +183,22 @@ class Family:
     def _problem(self, kernel: KernelInfo, values: Mapping[str, Any]) -> Problem:
         schema = self.schema(kernel)
         defaults = {entry.name: entry.default for entry in schema.fields if entry.default is not None}
-        return Problem(kernel, self.parameters(kernel) or {}, {**defaults, **schema.canonical(values)})
+        return Problem(kernel, {**(self.parameters(kernel) or {}), **defaults, **schema.canonical(values)})
+
+
+def words(kernel: KernelInfo) -> frozenset[str]:
+    """The parts of a kernel's name between underscores."""
+    return frozenset(plain_name(kernel.name).split("_"))
+
+
+def plain_name(name: str) -> str:
+    """The last component of a mangled C++ name (``_ZN5aiter3fooE`` -> ``foo``); other names as they are."""
+    rest = re.fullmatch(r"_ZN(\d.*)E", name)
+    text, last = (rest[1] if rest else ""), name
+    while (count := re.match(r"\d+", text)) is not None:
+        end = count.end() + int(count[0])
+        last, text = text[count.end() : end], text[end:]
+    return last
 
 
 def _check_buffer(entry: Field, buffer: Buffer, problem: Problem) -> None:
@@ -180,3 +227,33 @@ def round_up(a: int, b: int) -> int:
 def rows_nbytes(rows: int, stride_bytes: int, row_bytes: int) -> int:
     """Bytes of ``rows`` rows, ``stride_bytes`` apart, of which the last needs only ``row_bytes``."""
     return (rows - 1) * stride_bytes + row_bytes if rows > 0 else 0
+
+
+def ptr(name: str, role: str, layout: str = "", meta: str = "", live: bool = True, **more: Any) -> Field:
+    """A pointer; ``ptr_X`` can also be given as ``X``. One that is not live defaults to null."""
+    if name.startswith("ptr_"):
+        more.setdefault("aliases", (name.removeprefix("ptr_"),))
+    more.setdefault("default", None if live else 0)
+    return Field(name, 0, "pointer", role=role, layout=layout, live=live, metadata_names=_names(meta), **more)
+
+
+def num(name: str, role: str, unit: str = "", meta: str = "", live: bool = True, **more: Any) -> Field:
+    """A u32; one that is not live defaults to 0."""
+    more.setdefault("default", None if live else 0)
+    return Field(name, 0, more.pop("type", "u32"), unit=unit, role=role, live=live, metadata_names=_names(meta), **more)
+
+
+def f32(name: str, role: str, meta: str = "", live: bool = True, **more: Any) -> Field:
+    """A float; one that is not live defaults to 0."""
+    more.setdefault("default", None if live else 0.0)
+    return Field(name, 0, "f32", role=role, live=live, metadata_names=_names(meta), **more)
+
+
+def _names(meta: str) -> tuple[str, ...]:
+    return tuple(meta.split())
+
+
+def slots(*entries: Field | None, pitch: int = 16, first: int = 0) -> tuple[Field, ...]:
+    """Fields one ``pitch`` apart from offset ``first``, in order; None leaves a slot free."""
+    placed = ((first + index * pitch, entry) for index, entry in enumerate(entries))
+    return tuple(dataclasses.replace(entry, offset=offset) for offset, entry in placed if entry is not None)

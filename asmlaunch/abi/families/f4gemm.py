@@ -9,8 +9,21 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from asmlaunch.abi.families.base import Dim3, Family, Require, Variant, ceil_div, round_up, rows_nbytes
-from asmlaunch.abi.schema import Field, extent, stride
+from asmlaunch.abi.families.base import (
+    Dim3,
+    Family,
+    Known,
+    Require,
+    Variant,
+    ceil_div,
+    f32,
+    num,
+    ptr,
+    round_up,
+    rows_nbytes,
+    slots,
+)
+from asmlaunch.abi.schema import Field, FromShape, extent, stride
 
 #: Kernels that do not mask columns: with N % tile_n != 0 the last tile stores into the next row.
 _NO_COLUMN_MASK = {
@@ -21,7 +34,7 @@ _NO_COLUMN_MASK = {
 _FP4 = ("uint8", "int8", "float4_e2m1fn_x2")
 _E8M0 = ("uint8", "float8_e8m0fnu")
 _BF16 = ("bfloat16", "uint16", "int16")
-_BF16_ELEMENTS = Fraction(1, 2)
+_SCALES = "e8m0, one per 32 elements, tiled 32x8; rows padded to 32, columns to 8"
 
 
 def _masks_rows(p: Any) -> bool:
@@ -33,16 +46,17 @@ def _d_nbytes(p: Any) -> int:
     return rows_nbytes(rows, 2 * p.stride_C0, 2 * p.N)
 
 
-def _pointer(name: str, offset: int, role: str, live: bool = True, **more: Any) -> Field:
-    return Field(f"ptr_{name}", offset, "pointer", role=role, live=live, aliases=(name,), **more)
+def _unused(name: str) -> Field:
+    return num(name, "never loaded", "elements", live=False, meta=name.replace("_", ""))
 
 
-def _number(name: str, offset: int, unit: str, role: str, **more: Any) -> Field:
-    return Field(name, offset, "u32", unit=unit, role=role, live=True, **more)
+def _dim(name: str, role: str, unit: str, *derive: FromShape) -> Field:
+    return num(name, role, unit, meta=f"{name}dim", derive=derive)
 
 
-def _unused(name: str, offset: int) -> Field:
-    return Field(name, offset, "u32", unit="elements", role="never loaded", live=False, default=0)
+def _row_stride(name: str, unit: str, array: str, factor: int | Fraction) -> Field:
+    role = f"row stride of {array}"
+    return num(name, role, unit, meta=name.replace("_", ""), derive=(stride(array, 0, factor),))
 
 
 def splits(p: Any) -> int:
@@ -61,66 +75,59 @@ FAMILY = Family(
     title="MXFP4 GEMM with a bf16 result (gfx950)",
     pattern=r"f4gemm_bf16_per1x32Fp4_(?P<shuffle>(?:no)?BpreShuffle)_(?P<tile_m>\d+)x(?P<tile_n>\d+)",
     size=372,
-    fields=(
-        _pointer("D", 0x00, "output", dtypes=_BF16, layout="bf16 [M, N], rows stride_C0 apart", nbytes=_d_nbytes),
-        _pointer("C", 0x10, "loaded, not used", live=False, default=0),
-        _pointer(
-            "A",
-            0x20,
+    fields=slots(
+        ptr("ptr_D", "output", "bf16 [M, N], rows stride_C0 apart", "D", dtypes=_BF16, nbytes=_d_nbytes),
+        ptr("ptr_C", "loaded, not used", meta="C", live=False),
+        ptr(
+            "ptr_A",
             "left operand",
+            "fp4 [M, K], two elements a byte, low nibble first",
+            "A",
             dtypes=_FP4,
-            layout="fp4 [M, K], two elements a byte, low nibble first",
             nbytes=lambda p: rows_nbytes(p.M, p.stride_A0 // 2, p.K // 2),
         ),
-        _pointer(
-            "B",
-            0x30,
+        ptr(
+            "ptr_B",
             "right operand",
+            "fp4 [N, K], two elements a byte; BpreShuffle kernels take it shuffled (16, 16)",
+            "B",
             dtypes=_FP4,
-            layout="fp4 [N, K], two elements a byte; BpreShuffle kernels take it shuffled (16, 16)",
             nbytes=lambda p: rows_nbytes(p.N, p.stride_B0 // 2, p.K // 2),
         ),
-        Field("alpha", 0x40, "f32", role="factor of the product", live=False, default=1.0),
-        Field("beta", 0x50, "f32", role="loaded, not used", live=False, default=0.0),
-        _unused("stride_D0", 0x60),
-        _unused("stride_D1", 0x70),
-        _number("stride_C0", 0x80, "elements", "row stride of D", derive=(stride("D", 0, _BF16_ELEMENTS),)),
-        _unused("stride_C1", 0x90),
-        _number("stride_A0", 0xA0, "elements", "row stride of A", derive=(stride("A", 0, 2),)),
-        _unused("stride_A1", 0xB0),
-        _number("stride_B0", 0xC0, "elements", "row stride of B", derive=(stride("B", 0, 2),)),
-        _unused("stride_B1", 0xD0),
-        _number("M", 0xE0, "rows", "rows of A and D", metadata_name="Mdim", derive=(extent("A", 0),)),
-        _number("N", 0xF0, "rows", "rows of B, columns of D", metadata_name="Ndim", derive=(extent("B", 0),)),
-        _number(
-            "K",
-            0x100,
-            "elements",
-            "columns of A and B",
-            metadata_name="Kdim",
-            derive=(extent("A", 1, 2), extent("B", 1, 2)),
-        ),
-        _pointer(
-            "ScaleA",
-            0x110,
+        f32("alpha", "factor of the product", live=False, default=1.0),
+        f32("beta", "loaded, not used", live=False),
+        _unused("stride_D0"),
+        _unused("stride_D1"),
+        _row_stride("stride_C0", "elements", "D", Fraction(1, 2)),
+        _unused("stride_C1"),
+        _row_stride("stride_A0", "elements", "A", 2),
+        _unused("stride_A1"),
+        _row_stride("stride_B0", "elements", "B", 2),
+        _unused("stride_B1"),
+        _dim("M", "rows of A and D", "rows", extent("A", 0)),
+        _dim("N", "rows of B, columns of D", "rows", extent("B", 0)),
+        _dim("K", "columns of A and B", "elements", extent("A", 1, 2), extent("B", 1, 2)),
+        ptr(
+            "ptr_ScaleA",
             "scale of A",
+            _SCALES,
+            "ScaleA",
             dtypes=_E8M0,
-            layout="e8m0, one per 32 elements, tiled 32x8; rows padded to 32, columns to 8",
             nbytes=lambda p: round_up(p.M, 32) * p.stride_ScaleA0,
         ),
-        _pointer(
-            "ScaleB",
-            0x120,
+        ptr(
+            "ptr_ScaleB",
             "scale of B",
+            _SCALES,
+            "ScaleB",
             dtypes=_E8M0,
-            layout="e8m0, one per 32 elements, tiled 32x8; rows padded to 32, columns to 8",
             nbytes=lambda p: round_up(p.N, 32) * p.stride_ScaleB0,
         ),
-        _number("stride_ScaleA0", 0x130, "bytes", "row stride of ScaleA", derive=(stride("ScaleA", 0),)),
-        _unused("stride_ScaleA1", 0x140),
-        _number("stride_ScaleB0", 0x150, "bytes", "row stride of ScaleB", derive=(stride("ScaleB", 0),)),
-        _unused("stride_ScaleB1", 0x160),
-        Field("log2_k_split", 0x170, "i32", role="log2 of the splits of K", live=False, default=0),
+        _row_stride("stride_ScaleA0", "bytes", "ScaleA", 1),
+        _unused("stride_ScaleA1"),
+        _row_stride("stride_ScaleB0", "bytes", "ScaleB", 1),
+        _unused("stride_ScaleB1"),
+        num("log2_k_split", "log2 of the splits of K", type="i32", live=False),
     ),
     variants=(
         Variant(r"_BpreShuffle_(256x256|128x512)", {"alpha": {"live": True}, "log2_k_split": {"live": True}}),
@@ -128,6 +135,13 @@ FAMILY = Family(
     ),
     grid=_grid,
     zero=lambda p: ("ptr_D",) if p.log2_k_split else (),
+    known=(
+        Known(
+            "log2_k_split",
+            "launchers pass 372 bytes to every kernel, past this one's 368",
+            pattern="noBpreShuffle",
+        ),
+    ),
     requires=(
         Require("M", lambda p: p.M > 0, "at least 1: with no row tile the kernel loops for ever"),
         Require("M", lambda p: p.M < 1 << 31, "less than 2^31"),

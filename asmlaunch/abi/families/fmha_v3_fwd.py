@@ -1,0 +1,123 @@
+"""fmha_v3_fwd: attention forward in bf16 (gfx942, gfx950), one sequence length for all (batch) or one each (group).
+
+All strides are in bytes, the last dimension is contiguous. The causal mask is aligned to the bottom right.
+
+Source: the objects' metadata; what is live and the domain by executing their machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from asmlaunch.abi.families.base import Dim3, Family, Require, Variant, ceil_div, f32, num, ptr, slots, words
+from asmlaunch.abi.schema import Field, Symbol, extent
+from asmlaunch.codeobject import KernelInfo
+
+_BF16 = ("bfloat16", "uint16", "int16")
+
+#: Rows of Q that a workgroup takes at a time.
+_TILE_Q = {("gfx942", "128"): 256, ("gfx950", "128"): 256, ("gfx950", "192_hd128"): 128}
+
+
+def _stride(name: str, meta: str, of: str) -> Field:
+    return num(name, f"{of} stride", "bytes", meta)
+
+
+def _derived(kernel: KernelInfo, stated: Mapping[str, Any]) -> dict[str, Any]:
+    parts = words(kernel)
+    rounding = parts & {"rtne", "rtna", "rtz"}
+    return {
+        "group": "group" in parts,
+        "causal": "causal" in parts,
+        # The gfx942 objects without a rounding mode in the name are an older form with a launch rule of its own.
+        "legacy": kernel.target.processor == "gfx942" and not rounding,
+        "tile_q": _TILE_Q.get((kernel.target.processor, str(stated["head"])), 256),
+    }
+
+
+def _grid(p: Any) -> Dim3:
+    tiles = ceil_div(p.max_seqlen_q if p.group else p.s_seq_len, p.tile_q)
+    tiles = ceil_div(tiles, 2) if p.causal else tiles
+    if p.group and not p.legacy:
+        return p.s_q_head_num, p.batch, tiles
+    return tiles, p.s_q_head_num, p.batch
+
+
+_GROUP_DEAD = ("s_seq_len", "s_Bs", "s_k_Bs", "s_kv_seq_len", "s_v_Bs", "s_o_Bs")
+_GROUP_ONLY = ("ptr_qseq", "ptr_kseq", "ptr_qseq_padding", "ptr_kseq_padding")
+
+FAMILY = Family(
+    name="fmha_v3_fwd",
+    title="attention forward, bf16",
+    pattern=r"fmha_fwd_hd(?P<head>128|192_hd128)_bf16(_causal)?(_rtn[ae]|_rtz)?(_group)?",
+    derived=_derived,
+    fields=slots(
+        ptr("ptr_o", "output", "bf16, like Q with V's head size", "R", aliases=("o", "O"), dtypes=_BF16),
+        ptr("ptr_q", "queries", "bf16", "Q", aliases=("q", "Q"), dtypes=_BF16),
+        ptr("ptr_k", "keys", "bf16", "K", aliases=("k", "K"), dtypes=_BF16),
+        ptr("ptr_v", "values", "bf16", "V", aliases=("v", "V"), dtypes=_BF16),
+        ptr("ptr_lse", "output: log-sum-exp", "f32 [B, Hq, Sq], or [Hq, total] in groups", "LSE", default=0),
+        f32("scalar", "factor of the scores, above 0"),
+        num("s_seq_len", "rows of Q", "rows", "seq_len", aliases=("seqlen_q",)),
+        _stride("s_Seqs", "Seqs", "Q row"),
+        num("s_Ts", "bytes of Q in one tile, tile rows * s_Seqs", "bytes", "Ts"),
+        _stride("s_Hs", "Hs", "Q head"),
+        _stride("s_Bs", "Bs", "Q batch"),
+        num("s_gqa", "query heads per key head", "", "gqa"),
+        _stride("s_k_Seqs", "k_Seqs", "K row"),
+        _stride("s_k_Hs", "k_Hs", "K head"),
+        _stride("s_k_Bs", "k_Bs", "K batch"),
+        num("s_opt", "order of the tiles: bit 0 reverses every second one, bits 1-2 remap", "", "msk_opt", default=0),
+        num("s_lse", "whether to store the log-sum-exp", "", "lse", default=0),
+        num("s_kv_seq_len", "rows of K and V", "rows", "kv_seq_len", aliases=("seqlen_k",)),
+        num("s_qk_head_dim", "never loaded", live=False, meta="qk_head_dim"),
+        num("s_v_head_dim", "never loaded", live=False, meta="v_head_dim"),
+        num("s_q_head_num", "query heads", "", "q_head_num", aliases=("nhead_q",)),
+        _stride("s_v_Seqs", "v_Seqs", "V row"),
+        _stride("s_v_Hs", "v_Hs", "V head"),
+        _stride("s_v_Bs", "v_Bs", "V batch"),
+        _stride("s_o_Seqs", "r_Seqs", "O row"),
+        _stride("s_o_Hs", "r_Hs", "O head"),
+        _stride("s_o_Bs", "r_Bs", "O batch"),
+        ptr("ptr_qseq", "row counts of Q, cumulative", "i32 [B + 1]", live=False),
+        ptr("ptr_kseq", "row counts of K, cumulative", "i32 [B + 1]", live=False),
+        num("s_lse_Hs", "log-sum-exp head stride", "bytes", "lse_Hs"),
+        ptr("ptr_qseq_padding", "first row of each sequence in Q", "i32 [B + 1]", live=False),
+        ptr("ptr_kseq_padding", "first row of each sequence in K", "i32 [B + 1]", live=False),
+    ),
+    variants=(
+        Variant(
+            "_group",
+            {name: {"live": False, "default": 0} for name in _GROUP_DEAD}
+            | {name: {"live": True, "default": None} for name in _GROUP_ONLY},
+        ),
+    ),
+    symbols=(
+        Symbol("batch", "sequences", derive=(extent("ptr_qseq", 0, plus=-1),)),
+        Symbol("max_seqlen_q", "rows of the longest sequence of Q"),
+    ),
+    grid=_grid,
+    requires=(
+        Require("scalar", lambda p: p.scalar > 0, "above 0: every output would be NaN"),
+        Require("s_gqa", lambda p: p.s_gqa > 0 and p.s_q_head_num % p.s_gqa == 0, "a divisor of the query heads"),
+        Require(
+            "s_opt",
+            lambda p: p.s_q_head_num % 8 == 0,
+            "without bit 2 unless the query heads are a multiple of 8: tiles are lost and others written outside",
+            when=lambda p: p.causal and not p.group and (p.s_opt >> 1) & 3 == 2,
+        ),
+        Require(
+            "s_opt",
+            lambda p: not p.s_opt & 1,
+            "without bit 0: this older causal form is wrong in mirrored tiles",
+            when=lambda p: p.legacy and p.causal,
+        ),
+        Require(
+            "s_seq_len",
+            lambda p: p.s_seq_len > 0 and p.s_kv_seq_len > 0,
+            "at least 1 row of Q and K",
+            when=lambda p: not p.group,
+        ),
+    ),
+)
