@@ -7,6 +7,7 @@ matrix instructions call helpers that work on the register file itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from asmlaunch.emulator.isa.matrix import FP4
 from asmlaunch.emulator.isa.table import Access, Branch, Compute, Control, Mfma, find, is_implicit
 from asmlaunch.emulator.lower import (
     I1,
+    I8,
     I32,
     I64,
     LANES_I32,
@@ -59,6 +61,7 @@ class Registers:
     def __init__(self, code: Code, wave: ir.Value) -> None:
         self._code, self._wave = code, wave
         self._cells: dict[Key, Cell] = {}
+        self._versions: Counter[Key] = Counter()
         self._dirty: dict[Key, None] = {}  # in order of writing, so that equal kernels compile to equal code
 
     def address(self, key: Key) -> ir.Value:
@@ -85,6 +88,11 @@ class Registers:
         self._cells[key] = cell
         self._dirty.pop(key, None)
         self._dirty[key] = None
+        self._versions[key] += 1
+
+    def version(self, key: Key) -> int:
+        """A number that changes with the register's value."""
+        return self._versions[key]
 
     def flush(self, keys: list[Key] | None = None) -> None:
         """Bring memory up to date for some registers, or for all."""
@@ -108,6 +116,7 @@ class Registers:
         for key in keys:
             self._cells.pop(key, None)
             self._dirty.pop(key, None)
+            self._versions[key] += 1
 
 
 @dataclass
@@ -181,6 +190,7 @@ class _BlockCompiler:
         self._build = code.builder
         self._registers = Registers(code, wave)
         self._full = block.full_exec
+        self._decoded_operands: dict[tuple[object, ...], ir.Value] = {}
         self._indexed: frozenset[str] = frozenset()  # operand roles that s_set_gpr_idx_on makes relative
 
     def compile(self) -> None:
@@ -496,11 +506,26 @@ class _BlockCompiler:
             start = self._constant_rows(c, d.count)
         self._registers.flush(read)
         low, high = (instruction.modifiers.get(name, (0, 0)) for name in ("op_sel", "op_sel_hi"))
-        shifts = [i32(8 * (2 * high[operand] + low[operand])) for operand in (0, 1)]
-        pointers = [self._registers.address(self._keys(register)[0]) for register in (d, a, b)]
-        scale_pointers = [self._registers.address(self._keys(register)[0]) for register in scales]
-        self._call(matrix.scaled_fp4(definition), [*pointers, start, *scale_pointers, *shifts])
+        operands = [
+            self._decoded(matrix.decoded_operand(side), matrix.OPERAND_BYTES, register)
+            for side, register in (("a", a), ("b", b))
+        ]
+        factors = [
+            self._decoded(matrix.decoded_scale(side), matrix.SCALE_BYTES, register, 8 * (2 * high[n] + low[n]))
+            for n, (side, register) in enumerate(zip("ab", scales, strict=True))
+        ]
+        target = self._registers.address(self._keys(d)[0])
+        self._call(matrix.scaled_fp4(definition), [target, *operands, start, *factors])
         self._registers.forget(self._keys(d))
+
+    def _decoded(self, decoder: str, nbytes: int, register: Register, *arguments: int) -> ir.Value:
+        """What ``decoder`` makes of registers in memory; made once in a block while the registers keep their values."""
+        key = (decoder, arguments, *((key, self._registers.version(key)) for key in self._keys(register)))
+        if key not in self._decoded_operands:
+            place = self._decoded_operands[key] = self._code.local(ir.VectorType(I8, 64), nbytes // 64)
+            source = self._registers.address(self._keys(register)[0])
+            self._call(decoder, [place, source, *map(i32, arguments)])
+        return self._decoded_operands[key]
 
     def _constant_rows(self, value: Immediate, count: int) -> ir.Value:
         """The accumulator's rows in memory, all elements an inline constant."""

@@ -18,7 +18,7 @@ from asmlaunch.emulator.compile import CompiledKernel
 from asmlaunch.emulator.decode import EXEC
 from asmlaunch.emulator.native.waves import run_grid
 from asmlaunch.emulator.report import explain
-from asmlaunch.emulator.state import ENTRY_BYTES, GROUP, LANES, RECORD, REGION, WAVE, WORKER, Status, aligned
+from asmlaunch.emulator.state import ENTRY_BYTES, GROUP, LANES, RECORD, REGION, WAVE, WORKER, Pool, Status, aligned
 from asmlaunch.errors import EmulationError, InstructionBudgetError, LaunchError
 
 #: Wave-instructions a wave may execute before the run is called endless; the longest real kernels need a few million.
@@ -111,7 +111,11 @@ def run(
         threads = 1 if compiled.atomics else cores()
     workers = [_Worker(job) for _ in range(min(threads, max(1, grid[0] * grid[1] * grid[2])))]
     _run_all(workers, job)
-    _raise_failures(workers, job)
+    try:
+        _raise_failures(workers, job)
+    finally:
+        for worker in workers:
+            worker.release()
     records = [worker.records for worker in workers]
     counts = np.sum([worker.counts for worker in workers], axis=0, dtype=np.uint64)
     return Run(sum(worker.executed for worker in workers), explain(compiled, records, known), counts)
@@ -162,6 +166,13 @@ def _raise_failures(workers: Sequence[_Worker], job: _Job) -> None:
             )
 
 
+#: The part of a wave that is set at entry: all but the VGPRs, and v0.
+_ENTRY = np.dtype([*(field for field in WAVE.descr if field[0] != "vgpr"), ("v0", "u4", LANES)])
+
+#: Waves and LDS of workers, between launches.
+_POOL = Pool(keep=2 * cores())
+
+
 class _Worker:
     """One thread: it takes workgroups one after the other and runs them to their end."""
 
@@ -172,15 +183,20 @@ class _Worker:
         self.error: BaseException | None = None
         group_waves = -(-job.block[0] * job.block[1] * job.block[2] // LANES)
         count = job.resident * group_waves
-        self._memory = aligned(count * WAVE.itemsize)
-        self.waves = self._memory.view(WAVE)
+        self._lds_stride = -(-(job.lds_size + 64) // 64) * 64
+        lds_bytes = job.resident * self._lds_stride
+        self._memory = _POOL.take(count * WAVE.itemsize + lds_bytes)
+        self.waves = self._memory[: count * WAVE.itemsize].view(WAVE)
+        self._lds = self._memory[count * WAVE.itemsize :]
         self.records = np.zeros(max(1, len(job.compiled.program.accesses)), RECORD)
         self.counts = np.zeros(len(job.compiled.program.blocks), np.uint64)
         self._groups = np.zeros(job.resident, GROUP)
-        self._lds_stride = -(-(job.lds_size + 64) // 64) * 64
-        self._lds = aligned(job.resident * self._lds_stride)
         self._pointers = self.waves.ctypes.data + np.arange(count, dtype=np.uint64) * WAVE.itemsize
         self._entry = self._entry_states(group_waves)
+
+    def release(self) -> None:
+        """Give the memory back; the waves are gone then."""
+        _POOL.give(self._memory)
 
     def work(self) -> None:
         """Thread body."""
@@ -201,7 +217,9 @@ class _Worker:
         state["resident"], state["group_waves"] = job.resident, len(self.waves) // job.resident
         state["quantum"] = job.schedule.quantum
         state["grid_x"], state["grid_y"] = job.grid[:2]
-        state["vgprs"], state["agprs"] = (max(1, program.used(file)) if file == "v" else program.used(file) for file in "va")
+        state["vgprs"], state["agprs"] = (
+            max(1, program.used(file)) if file == "v" else program.used(file) for file in "va"
+        )
         for axis, register in entry_group_sgprs(job.compiled.kernel).items():
             state[f"sgpr_{axis}"] = register
         native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(run_grid())
@@ -215,7 +233,8 @@ class _Worker:
         State").
         """
         job = self._job
-        waves = np.zeros(len(self.waves), WAVE)
+        states = aligned(len(self.waves) * ENTRY_BYTES)
+        waves = states.view(_ENTRY)
         slot, member = np.divmod(np.arange(len(waves)), group_waves)
         waves["budget"] = job.budget
         waves["group"] = self._groups.ctypes.data + slot * GROUP.itemsize
@@ -230,12 +249,10 @@ class _Worker:
         items = (member[:, None] * LANES + np.arange(LANES)).astype(np.uint32)
         size_x, size_y, size_z = job.block
         x, y, z = items % size_x, items // size_x % size_y, items // (size_x * size_y)
-        waves["vgpr"][:, 0] = x | y << 10 | z << 20
+        waves["v0"] = x | y << 10 | z << 20
         active = items < size_x * size_y * size_z
         waves["sgpr"][:, EXEC : EXEC + 2] = np.packbits(active, axis=1, bitorder="little").view(np.uint32)
-        entry = aligned(len(waves) * ENTRY_BYTES)
-        entry.reshape(len(waves), ENTRY_BYTES)[:] = waves.view(np.uint8).reshape(len(waves), -1)[:, :ENTRY_BYTES]
-        return entry
+        return states
 
 
 def entry_sgprs(kernel: KernelInfo, kernarg: NDArray[np.uint8]) -> list[int]:

@@ -53,6 +53,17 @@ class Program:
     blocks: list[Block]
     accesses: list[Instruction] = field(default_factory=list)
 
+    def used(self, file: str) -> int:
+        """Registers of a file that the code can touch: one more than the highest number; all, where numbers are relative."""
+        highest = 0
+        for instruction in self.instructions():
+            if instruction.mnemonic.startswith("s_set_gpr_idx_") and file in "va":
+                return 256
+            for operand in instruction.operands:
+                if isinstance(operand, Register) and operand.file == file:
+                    highest = max(highest, operand.index + operand.count)
+        return highest
+
     def instructions(self) -> Iterator[Instruction]:
         """All reachable instructions, block by block."""
         for block in self.blocks:

@@ -7,6 +7,7 @@ Each is a numpy structured type; compiled code finds fields by the same offsets 
 from __future__ import annotations
 
 import enum
+import threading
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,30 @@ class Fault(enum.IntEnum):
     LDS_READ = 3
     LDS_WRITE = 4
     DESCRIPTOR = 5
+
+
+class Pool:
+    """Memory that outlives a launch: fresh pages cost more than a small kernel."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._free: list[NDArray[np.uint8]] = []
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int) -> NDArray[np.uint8]:
+        """At least ``nbytes`` bytes of any content, aligned to 64."""
+        with self._lock:
+            fitting = [number for number, memory in enumerate(self._free) if memory.nbytes >= nbytes]
+            if fitting:
+                return self._free.pop(min(fitting, key=lambda number: self._free[number].nbytes))
+        return aligned(nbytes)
+
+    def give(self, memory: NDArray[np.uint8]) -> None:
+        """Hand memory back; the smallest pieces beyond ``keep`` are freed."""
+        with self._lock:
+            self._free.append(memory)
+            self._free.sort(key=len, reverse=True)
+            del self._free[self._keep :]
 
 
 def offset(dtype: np.dtype[np.void], name: str) -> int:

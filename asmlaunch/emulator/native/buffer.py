@@ -11,7 +11,7 @@ from asmlaunch.emulator.build import i32, i64
 from asmlaunch.emulator.isa import memory
 from asmlaunch.emulator.isa.language import U32, U64, Bool
 from asmlaunch.emulator.isa.table import Access
-from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, lanes
+from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, lanes, splat
 from asmlaunch.emulator.native.access import Checked, lanes_from_rows, rows_from_lanes
 from asmlaunch.emulator.native.helpers import ROW, helpers
 from asmlaunch.emulator.state import LANES, WAVE, Fault
@@ -94,24 +94,31 @@ def _lds_slot(code: Checked, values: dict[str, ir.Value], lane_number: ir.Value,
 
 
 def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[str, ir.Value]) -> None:
-    """All lanes on, all inside the buffer, all inside one array: no check a lane. Returns from the helper when it
-    applies.
+    """All lanes on, each wholly inside the buffer or wholly outside, and those inside all in one array: no check a lane.
+    Lanes outside the buffer read zeros and write to nowhere. Returns from the helper when it applies.
     """
     build, size = code.builder, 4 * access.count
     everything = _BufferLanes(code, form, values, None)
     starts = lanes(build, everything.start)
-    inside = lanes(build, everything.valid(size))
-    full = build.icmp_unsigned("==", values["mask"], i64(-1))
-    lowest, highest = code.reduce("umin", starts), code.reduce("umax", starts)
+    inside, partly = (lanes(build, everything.valid(end)) for end in (size, 4))
+    lowest = code.reduce("umin", build.select(inside, starts, splat(build, i64(-1))))
+    highest = code.reduce("umax", build.select(inside, starts, splat(build, i64(0))))
     one_array = code.in_region(lowest, build.add(highest, i64(size)), access.kind == "store")
-    conditions = [full, code.reduce("and", inside), one_array]
+    nowhere = build.not_(code.reduce("or", inside))
+    conditions = [
+        build.icmp_unsigned("==", values["mask"], i64(-1)),
+        build.not_(code.reduce("or", build.xor(inside, partly))),
+        build.or_(one_array, nowhere),
+    ]
     if form.lds:
         first = _lds_slot(code, values, i32(0), size)
         last = build.add(build.zext(first, I64), i64(LANES * size))
         conditions.append(build.icmp_unsigned("<=", last, build.zext(code.get(code.wave, WAVE, "lds_size"), I64)))
     with build.if_then(code.all_of(*conditions)):
-        table = code.local(I64, LANES)
-        code.store(starts, table, 8)
+        table, elsewhere = code.local(I64, LANES), code.local(I32, access.count)
+        for piece in range(access.count):
+            code.store(i32(0), code.at(elsewhere, 4 * piece), 4)
+        code.store(build.select(inside, starts, splat(build, build.ptrtoint(elsewhere, I64))), table, 8)
 
         def pointer_of(lane_number: ir.Value) -> ir.Value:
             return build.inttoptr(code.load(code.lane_slot(table, lane_number, 8), I64, 8), PTR)
