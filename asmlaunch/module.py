@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from asmlaunch import codeobject
 from asmlaunch.abi import bind, schema_from_metadata
 from asmlaunch.abi.families import family_of
+from asmlaunch.devices.base import QuickDevice
 from asmlaunch.devices.select import select
 from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError, TargetError
 
 if TYPE_CHECKING:
-    from asmlaunch.abi import KernargSchema
+    from asmlaunch.abi import Buffer, KernargSchema
     from asmlaunch.abi.families import Family
     from asmlaunch.codeobject import CodeObject, KernelInfo
     from asmlaunch.devices import Device, LaunchResult
@@ -46,6 +48,27 @@ def load(
     return Module(code_object, select(code_object, device))
 
 
+@dataclass
+class _Opened:
+    """What a device needs as long as kernels of a module can be launched; shared by the module and its kernels."""
+
+    handle: Any
+    closed: bool = False
+
+    def close(self) -> None:
+        self.handle, self.closed = None, True
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A launch with everything decided but where its buffers are."""
+
+    values: Mapping[str, Any]
+    buffers: tuple[Buffer, ...]
+    zero: tuple[str, ...]
+    shape: Mapping[str, Any]  # grid, block, dynamic_lds
+
+
 class Kernel:
     """One kernel of a code object on one device.
 
@@ -57,9 +80,9 @@ class Kernel:
         schema: the layout of its argument segment.
     """
 
-    def __init__(self, info: KernelInfo, code_object: CodeObject, device: Device, opened: Any) -> None:
+    def __init__(self, info: KernelInfo, code_object: CodeObject, device: Device, opened: _Opened) -> None:
         self.info, self.code_object, self.device = info, code_object, device
-        self._opened = opened  # what the device needs as long as the kernel can be launched
+        self._opened = opened
 
     @property
     def name(self) -> str:
@@ -101,13 +124,49 @@ class Kernel:
 
         Raises:
             ArgumentError: missing, unknown or unusable argument. DomainError: outside the kernel's domain.
-            LaunchError: no grid or block, or one that does not fit. DeviceError: from the device's runtime.
+            LaunchError: no grid or block, one that does not fit, or a closed module. DeviceError: from the device's
+                runtime.
         """
+        return self._run(self._plan(args, grid, block, dynamic_lds, check), options)
+
+    def prepare(
+        self,
+        args: Any,
+        *,
+        grid: tuple[int, ...] | int | None = None,
+        block: tuple[int, ...] | int | None = None,
+        dynamic_lds: int | None = None,
+        check: bool = True,
+        **options: Any,
+    ) -> Callable[[], None]:
+        """:meth:`launch` in two steps: checks and packing now, the launch at each call of the result.
+
+        For a launch that is repeated with the same arguments: on a GPU, with memory of that GPU, a call costs little
+        more than the runtime's own. The result keeps the arguments alive; keep it as long as the GPU may run them.
+
+        Args: as :meth:`launch`.
+
+        Raises:
+            What :meth:`launch` raises; the result raises DeviceError.
+        """
+        plan = self._plan(args, grid, block, dynamic_lds, check)
+        if not isinstance(self.device, QuickDevice) or plan.zero or not all(b.on_gpu for b in plan.buffers):
+            return lambda: (self._run(plan, options), None)[1]
+        with self.device.staged(plan.buffers, (), **options) as addresses:  # checks whose memory it is
+            kernarg = self.schema.pack({**plan.values, **addresses})
+        call = self.device.ready(self.info, self.code_object, kernarg, **plan.shape, **options)
+        return partial(_call_holding, call, plan.buffers) if plan.buffers else call
+
+    def _plan(self, args: Any, grid: Any, block: Any, dynamic_lds: int | None, check: bool) -> _Plan:
+        """Bind the arguments, check them, and find grid and block."""
+        if self._opened.closed:
+            raise LaunchError(f"kernel {self.name}", got="a closed module", need="an open one", hint="load it again")
         values, buffers = bind(self.schema, as_mapping(args))
         zero: tuple[str, ...] = ()
         given_grid, given_block = dim3("grid", grid), dim3("block", block)
         if self.family is not None:
             if check:
+                _check_pointers(values, buffers, self.schema)
                 self.family.check(self.info, values, buffers)
             rule = self.family.launch(self.info, values, buffers)
             zero = tuple(rule.zero)
@@ -123,17 +182,15 @@ class Kernel:
                 need=f"{missing} (in workgroups and in work-items)",
                 hint=f"pass {missing.replace(' and ', '=, ')}= to launch",
             )
-        with self.device.staged(tuple(buffers.values()), zero, **options) as addresses:
-            kernarg = self.schema.pack({**values, **addresses})
+        shape = {"grid": given_grid, "block": given_block, "dynamic_lds": dynamic_lds or 0}
+        return _Plan(values, tuple(buffers.values()), zero, shape)
+
+    def _run(self, plan: _Plan, options: Mapping[str, Any]) -> LaunchResult:
+        """Put the buffers where the device can reach them, pack, launch."""
+        with self.device.staged(plan.buffers, plan.zero, **options) as addresses:
+            kernarg = self.schema.pack({**plan.values, **addresses})
             return self.device.launch(
-                self.info,
-                self.code_object,
-                kernarg,
-                grid=given_grid,
-                block=given_block,
-                dynamic_lds=dynamic_lds or 0,
-                buffers=tuple(buffers.values()),
-                **options,
+                self.info, self.code_object, kernarg, **plan.shape, buffers=plan.buffers, **options
             )
 
     def _same(self, what: str, given: Dim3 | None, rule: Dim3) -> None:
@@ -160,8 +217,10 @@ class Module:
 
     def __init__(self, code_object: CodeObject, device: Device) -> None:
         self.code_object, self.device = code_object, device
-        opened = device.open(code_object)
-        self._kernels = {name: Kernel(info, code_object, device, opened) for name, info in code_object.kernels.items()}
+        self._opened = _Opened(device.open(code_object))
+        self._kernels = {
+            name: Kernel(info, code_object, device, self._opened) for name, info in code_object.kernels.items()
+        }
 
     def __getitem__(self, name: str) -> Kernel:
         # The object's own mapping raises KernelNotFoundError, which lists the names there are.
@@ -199,6 +258,20 @@ class Module:
         """
         return self.kernel.launch(args, **how)
 
+    def close(self) -> None:
+        """Let go of the device's copy of the object; its kernels cannot be launched any more.
+
+        On a GPU the module is unloaded, after the device's work is done, when no other module or prepared launch uses
+        it. A module that is not closed is let go of with its last reference.
+        """
+        self._opened.close()
+
+    def __enter__(self) -> Module:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         names = ", ".join(self)
         source = self.code_object.path.name if self.code_object.path else f"{len(self.code_object.data)} bytes"
@@ -216,6 +289,28 @@ def as_mapping(args: Any) -> Mapping[str, Any]:
     if dataclasses.is_dataclass(args) and not isinstance(args, type):
         return {field.name: getattr(args, field.name) for field in dataclasses.fields(args)}
     raise ArgumentError("arguments", got=type(args).__name__, need="a mapping or a dataclass of named arguments")
+
+
+def _check_pointers(values: Mapping[str, Any], buffers: Mapping[str, Buffer], schema: KernargSchema) -> None:
+    """Refuse pointers that no kernel can use.
+
+    Raises:
+        ArgumentError: an array whose memory was freed, or an address that is not a multiple of 4: buffer instructions
+            drop the two low bits of an address (AMD CDNA3 ISA, "Memory Buffer Addressing"), so that data would shift.
+    """
+    for name, value in values.items():
+        if not schema[name].is_pointer:
+            continue
+        buffer = buffers.get(name)
+        if buffer is not None and buffer.nbytes and not buffer.address:
+            raise ArgumentError(f"array {name}", got=f"{buffer.nbytes} bytes at address 0", need="memory not yet freed")
+        if value % 4:
+            raise ArgumentError(f"address of {name}", got=f"{value:#x}", need="a multiple of 4")
+
+
+def _call_holding(call: Callable[[], None], _buffers: tuple[Buffer, ...]) -> None:
+    """``call``, as part of an object that keeps its buffers alive."""
+    call()
 
 
 def dim3(what: str, value: tuple[int, ...] | int | None) -> Dim3 | None:

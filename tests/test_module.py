@@ -152,7 +152,7 @@ def test_a_grid_or_block_that_differs_from_the_rule(kernel: asmlaunch.Kernel, pr
 
 def test_a_kernel_of_no_family_needs_grid_and_block(kernel: asmlaunch.Kernel) -> None:
     info = dataclasses.replace(kernel.info, name="kernel of an unknown family")
-    kernel = asmlaunch.Kernel(info, kernel.code_object, kernel.device, None)
+    kernel = asmlaunch.Kernel(info, kernel.code_object, kernel.device, kernel._opened)
     assert kernel.family is None
     arguments = dict.fromkeys(kernel.schema.names, 0)
     with pytest.raises(LaunchError, match=r"need grid and block .*pass grid=, block="):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -150,6 +150,25 @@ class Device(Protocol):
         Raises:
             LaunchError: limits exceeded. DeviceError: an error of the device's runtime.
         """
+        ...
+
+
+@runtime_checkable
+class QuickDevice(Protocol):
+    """A device on which a launch can be made ready once and then be repeated at little cost."""
+
+    def ready(
+        self,
+        kernel: KernelInfo,
+        code_object: CodeObject,
+        kernarg: bytes,
+        *,
+        grid: Dim3,
+        block: Dim3,
+        dynamic_lds: int = 0,
+        **options: Any,
+    ) -> Callable[[], None]:
+        """The launch as a function: as :meth:`Device.launch`, with memory the caller keeps alive."""
         ...
 
 

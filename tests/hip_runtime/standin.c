@@ -297,6 +297,13 @@ hipError_t hipStreamDestroy(Stream *stream) {
     return SUCCESS;
 }
 
+hipError_t hipStreamGetDevice(void *handle, int *device) {
+    Stream *stream;
+    if (stream_of(handle, &stream)) return INVALID_HANDLE;
+    *device = stream->device < 0 ? current : stream->device;
+    return SUCCESS;
+}
+
 hipError_t hipStreamSynchronize(void *handle) {
     Stream *stream;
     if (stream_of(handle, &stream)) return INVALID_HANDLE;

@@ -1,31 +1,29 @@
-"""An AMD GPU: checks limits, loads modules, places memory and launches."""
+"""An AMD GPU: loads modules, checks limits, launches."""
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from asmlaunch.codeobject import parse_target
-from asmlaunch.devices.base import Dim3, LaunchResult, refuse_options, require_writable
+from asmlaunch.devices.base import Dim3, LaunchResult, refuse_options
+from asmlaunch.devices.hip import memory
+from asmlaunch.devices.hip.calls import Call, Segment
 from asmlaunch.devices.hip.limits import Limits
 from asmlaunch.devices.hip.modules import LoadedModule
 from asmlaunch.devices.hip.runtime import runtime
+from asmlaunch.devices.hip.streams import InFlight, is_capturing, outlives_by_itself, stream_handle
 from asmlaunch.devices.hip.targets import runs_on
-from asmlaunch.errors import ArgumentError, DeviceError
+from asmlaunch.errors import DeviceError
 
 if TYPE_CHECKING:
     from asmlaunch.abi.arguments import Buffer
     from asmlaunch.codeobject import CodeObject, KernelInfo, TargetId
-
-# Keys of the `extra` array of hipModuleLaunchKernel: HIP_LAUNCH_PARAM_* of hip_runtime_api.h.
-_BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3
 
 
 def device_count() -> int:
@@ -48,22 +46,30 @@ def open_hip_device(ordinal: int) -> HipDevice:
     count = device_count()
     if ordinal >= count:
         raise DeviceError("device", got=f"hip:{ordinal}", need=f"hip:0 to hip:{count - 1}")
-    return HipDevice(ordinal)
+    return HipDevice(ordinal, only=count == 1)
 
 
 class HipDevice:
     """One AMD GPU; see :class:`asmlaunch.devices.base.Device`.
+
+    Options of :meth:`launch`:
+        stream: a raw handle, hip-python's stream or a torch stream; by default torch's current stream on this GPU where
+            torch's ROCm build is in use, else the default stream.
+        cooperative: all workgroups have to be resident together, as kernels that wait for one another need.
+        events: a start and a stop event to record around the kernel.
 
     Attributes:
         name: ``"hip:0"`` and so on, in HIP's numbering (HIP_VISIBLE_DEVICES applies).
         ordinal: the number in it.
     """
 
-    def __init__(self, ordinal: int) -> None:
+    def __init__(self, ordinal: int, only: bool = False) -> None:
         self.ordinal = ordinal
         self.name = f"hip:{ordinal}"
+        self._only = only  # there is no other device that could be the current one
         self._modules: weakref.WeakValueDictionary[bytes, LoadedModule] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
+        self._in_flight = InFlight()
 
     @cached_property
     def limits(self) -> Limits:
@@ -100,32 +106,48 @@ class HipDevice:
     ) -> Iterator[Mapping[str, int]]:
         """Addresses on this GPU. A numpy array is copied to the GPU and, where it can be written, back after the
         launch, which then waits for the stream; memory of this GPU is used as it is."""
-        hip = runtime()
-        handle = stream_handle(stream, self.ordinal)
-        addresses: dict[str, int] = {}
-        copies: list[tuple[Buffer, Any]] = []
-        with hip.current_device(self.ordinal):
-            try:
-                for buffer in buffers:
-                    if is_host(buffer, self.ordinal):
-                        memory = hip.call("hipMalloc", max(buffer.nbytes, 1))
-                        copies.append((buffer, memory))
-                        addresses[buffer.name] = int(memory)
-                        _copy(hip, int(memory), buffer.address, buffer.nbytes, "hipMemcpyHostToDevice", handle)
-                    else:
-                        addresses[buffer.name] = buffer.address
-                    if buffer.name in zero:
-                        require_writable(buffer)
-                        hip.call("hipMemsetAsync", addresses[buffer.name], 0, buffer.nbytes, handle)
+        with runtime().current_device(self.ordinal):
+            handle = stream_handle(stream, self.ordinal)
+            with memory.on_gpu(buffers, zero, self.ordinal, handle) as addresses:
                 yield addresses
-                for buffer, memory in copies:
-                    if buffer.writable:
-                        _copy(hip, buffer.address, int(memory), buffer.nbytes, "hipMemcpyDeviceToHost", handle)
-            finally:
-                if copies:
-                    hip.call("hipStreamSynchronize", handle)
-                for _, memory in copies:
-                    hip.call("hipFree", memory)
+
+    def ready(
+        self,
+        kernel: KernelInfo,
+        code_object: CodeObject,
+        kernarg: bytes,
+        *,
+        grid: Dim3,
+        block: Dim3,
+        dynamic_lds: int = 0,
+        stream: Any = None,
+        cooperative: bool = False,
+        events: tuple[Any, Any] | None = None,
+        **unknown: Any,
+    ) -> Callable[[], None]:
+        """The launch as a function that makes it, any number of times, with these argument bytes.
+
+        Raises:
+            LaunchError: limits exceeded, or an unknown option. DeviceError: the object cannot be loaded.
+        """
+        refuse_options(self.name, unknown, need="stream, cooperative, events")
+        self.limits.check(kernel, grid, block, dynamic_lds)
+        if 0 in grid:
+            return lambda: None
+        hip = runtime()
+        loaded = self.open(code_object)
+        handle = stream_handle(stream, self.ordinal)
+        call = Call(
+            hip, loaded.function(kernel), grid, block, dynamic_lds, handle, Segment(kernarg), cooperative, events
+        ).prepare()
+
+        def guarded(loaded: LoadedModule = loaded) -> None:
+            """The launch with this device current; holds the module as long as it can be called."""
+            with hip.current_device(self.ordinal):
+                call()
+
+        # A stream names its device; so does the default one where there is a single device.
+        return guarded if handle is None and not self._only else _holding(call, loaded)
 
     def launch(
         self,
@@ -138,99 +160,39 @@ class HipDevice:
         dynamic_lds: int = 0,
         buffers: Sequence[Buffer] = (),
         stream: Any = None,
-        **unknown: Any,
+        **options: Any,
     ) -> LaunchResult:
-        """Enqueue the kernel on ``stream`` (a handle, a torch stream, or None: torch's current one where torch runs
-        on this GPU, else the default stream). The argument bytes are copied by the runtime during the call."""
-        refuse_options(self.name, unknown, need="stream")
-        self.limits.check(kernel, grid, block, dynamic_lds)
+        """Enqueue the kernel. The runtime copies the argument bytes during the call; buffers are kept alive until the
+        stream has passed the kernel, or, while the stream is captured into a graph, as long as the module is loaded."""
         start = time.perf_counter()
-        if 0 not in grid:
-            hip = runtime()
-            loaded = self.open(code_object)
-            function = loaded.function(kernel)
-            with hip.current_device(self.ordinal):
-                segment = Segment(kernarg)
-                handle = stream_handle(stream, self.ordinal)
-                hip.call(
-                    "hipModuleLaunchKernel", function, *grid, *block, dynamic_lds, handle, None, segment.extra_address
-                )
+        call = self.ready(
+            kernel,
+            code_object,
+            kernarg,
+            grid=grid,
+            block=block,
+            dynamic_lds=dynamic_lds,
+            stream=stream,
+            **options,
+        )
+        with runtime().current_device(self.ordinal):
+            call()
+            self._keep(code_object, buffers, stream_handle(stream, self.ordinal))
         return LaunchResult(time.perf_counter() - start, self.name)
+
+    def _keep(self, code_object: CodeObject, buffers: Sequence[Buffer], stream: int | None) -> None:
+        """Keep what the launch uses alive for as long as the GPU may use it; host arrays were copied."""
+        owners = [buffer.owner for buffer in buffers if buffer.on_gpu]
+        if is_capturing(runtime(), stream):
+            self.open(code_object).captured.extend(owners)
+            return
+        self._in_flight.hold(stream, (o for o in owners if not outlives_by_itself(o, stream, self.ordinal)))
 
     def __repr__(self) -> str:
         return f"<HipDevice {self.name}>"
 
 
-class Segment:
-    """Argument bytes in the form the launch calls take: the five words {1, buffer, 2, address of the size, 3}.
-
-    hip-python can pack arguments itself, by an alignment rule its own source calls unconfirmed; so it gets the
-    address of these words instead.
-
-    Attributes:
-        extra_address: address of the words; valid while this object lives.
-    """
-
-    def __init__(self, kernarg: bytes) -> None:
-        self._bytes = ctypes.create_string_buffer(kernarg, len(kernarg))
-        self._size = ctypes.c_size_t(len(kernarg))
-        self._words = (ctypes.c_void_p * 5)(
-            _BUFFER_POINTER, ctypes.addressof(self._bytes), _BUFFER_SIZE, ctypes.addressof(self._size), _END
-        )
-        self.extra_address = ctypes.addressof(self._words)
-
-
-def stream_handle(stream: Any, ordinal: int) -> int | None:
-    """The raw stream handle to launch on; None is the default stream.
-
-    Args:
-        stream: a handle, a torch stream (``cuda_stream``), hip-python's stream object, or None for torch's current
-            stream when torch's ROCm build is in use, else the default stream.
-
-    Raises:
-        ArgumentError: a stream of another device.
-    """
-    if stream is None:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.version.hip or not torch.cuda.is_initialized():
-            return None
-        stream = torch.cuda.current_stream(ordinal)
-    if hasattr(stream, "cuda_stream"):
-        if stream.device_index != ordinal:
-            raise ArgumentError("stream", got=f"one of device {stream.device_index}", need=f"one of device {ordinal}")
-        stream = stream.cuda_stream
-    return int(stream) or None
-
-
-def is_host(buffer: Buffer, ordinal: int) -> bool:
-    """Whether the buffer is host memory that is to be copied; False for memory of GPU ``ordinal``.
-
-    Raises:
-        ArgumentError: memory of another GPU, or a CPU tensor (a copy behind torch's back would hide a mistake).
-        DeviceError: memory the runtime does not know, such as a tensor that was freed.
-    """
-    if buffer.on_gpu:
-        owner = memory_device(buffer.address)
-        if owner != ordinal:
-            raise ArgumentError(f"argument {buffer.name}", got=f"memory of hip:{owner}", need=f"hip:{ordinal}")
-        return False
-    if type(buffer.owner).__module__.partition(".")[0] == "torch":
-        raise ArgumentError(
-            f"argument {buffer.name}", got="a CPU tensor", need=f"one on hip:{ordinal}", hint="move it with .to()"
-        )
-    return True
-
-
-def memory_device(address: int) -> int:
-    """Number of the GPU whose memory is at ``address``.
-
-    Raises:
-        DeviceError: no memory the runtime knows.
-    """
-    device: int = runtime().read("hipPointerGetAttributes", "hipPointerAttribute_t", address).device
-    return device
-
-
-def _copy(hip: Any, to: int, source: int, nbytes: int, kind: str, stream: int | None) -> None:
-    if nbytes:
-        hip.call("hipMemcpyAsync", to, source, nbytes, getattr(hip.hip.hipMemcpyKind, kind), stream)
+def _holding(call: Callable[[], None], loaded: LoadedModule) -> Callable[[], None]:
+    """``call``, with the module it needs attached to it."""
+    call.loaded = loaded  # type: ignore[attr-defined]
+    return call

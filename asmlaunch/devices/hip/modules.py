@@ -35,6 +35,7 @@ class LoadedModule:
         self._names = tuple(code_object.kernels)
         self._functions: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self.captured: list[object] = []  # memory that launches captured into graphs use
         self._finalizer = weakref.finalize(self, _unload, os.getpid(), ordinal, self._module)
         # At exit the runtime may be gone before Python's finalizers run, and the process's end frees all anyway.
         self._finalizer.atexit = False

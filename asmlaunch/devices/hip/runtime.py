@@ -56,10 +56,14 @@ class Runtime:
             DeviceError: the call failed; the runtime's sticky error is cleared, so that no later caller meets it.
         """
         code, *results = getattr(self.hip, function)(*args)
-        if code.value:
-            self.hip.hipGetLastError()
-            raise failure(function, code)
+        if code:
+            raise self.failed(function, code)
         return results[0] if len(results) == 1 else tuple(results) or None
+
+    def failed(self, function: str, code: Any) -> DeviceError:
+        """The error for a code that ``function`` returned; the runtime's sticky error is cleared."""
+        self.hip.hipGetLastError()
+        return DeviceError(function, got=f"error {code.value} ({code.name})", hint=HINTS.get(code.value))
 
     def read(self, function: str, structure: str, *args: Any) -> Any:
         """Call a function whose C form fills a structure: hip-python 7.x takes that structure, 10 returns one.
@@ -85,11 +89,6 @@ class Runtime:
             yield
         finally:
             self.call("hipSetDevice", before)
-
-
-def failure(function: str, code: Any) -> DeviceError:
-    """The DeviceError for an error code (a member of hip-python's ``hipError_t``) of a call."""
-    return DeviceError(function, got=f"error {code.value} ({code.name})", hint=HINTS.get(code.value))
 
 
 _lock = threading.Lock()
