@@ -217,9 +217,7 @@ class _Worker:
         state["resident"], state["group_waves"] = job.resident, len(self.waves) // job.resident
         state["quantum"] = job.schedule.quantum
         state["grid_x"], state["grid_y"] = job.grid[:2]
-        state["vgprs"], state["agprs"] = (
-            max(1, program.used(file)) if file == "v" else program.used(file) for file in "va"
-        )
+        state["vgprs"], state["agprs"] = program.vgprs, program.agprs
         for axis, register in entry_group_sgprs(job.compiled.kernel).items():
             state[f"sgpr_{axis}"] = register
         native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(run_grid())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.emulator.decode import EXEC, Disassembler, Immediate, Instruction, Register
@@ -53,11 +54,20 @@ class Program:
     blocks: list[Block]
     accesses: list[Instruction] = field(default_factory=list)
 
-    def used(self, file: str) -> int:
-        """Registers of a file that the code can touch: one more than the highest number; all, where numbers are relative."""
+    @cached_property
+    def vgprs(self) -> int:
+        """VGPRs that the code can touch: one more than the highest number; all, where numbers are relative."""
+        return max(1, self._used("v"))  # v0 holds the work-item at entry
+
+    @cached_property
+    def agprs(self) -> int:
+        """AccVGPRs that the code can touch."""
+        return self._used("a")
+
+    def _used(self, file: str) -> int:
         highest = 0
         for instruction in self.instructions():
-            if instruction.mnemonic.startswith("s_set_gpr_idx_") and file in "va":
+            if instruction.mnemonic.startswith("s_set_gpr_idx_"):
                 return 256
             for operand in instruction.operands:
                 if isinstance(operand, Register) and operand.file == file:

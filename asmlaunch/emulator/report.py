@@ -30,10 +30,9 @@ def explain(
         MemoryFaultError: a write outside the buffers, or a read far from all of them.
     """
     findings = []
-    for number, instruction in enumerate(compiled.program.accesses):
+    for number in np.flatnonzero(np.sum([worker["count"] for worker in records], axis=0)):
+        instruction = compiled.program.accesses[number]
         there = [worker[number] for worker in records if worker[number]["count"]]
-        if not there:
-            continue
         count = sum(int(record["count"]) for record in there)
         first = there[0]
         group = f"({first['group_x']}, {first['group_y']}, {first['group_z']})"
