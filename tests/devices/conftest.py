@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 from hip_runtime import standin
 
-from asmlaunch.devices.hip import open_hip_device
+from asmlaunch.devices.hip import device
 
 
 @pytest.fixture
 def hip(monkeypatch: pytest.MonkeyPatch) -> Iterator[standin.StandIn]:
     """One MI350 that records launches and runs them in the emulator. Without this fixture there is no device."""
     monkeypatch.setenv("HIP_STANDIN_DEVICES", "1")
-    open_hip_device.cache_clear()
+    device.opened.clear()
     runtime = standin.load()
     runtime.emulate(True)
     yield runtime
-    open_hip_device.cache_clear()
+    device.opened.clear()
 
 
 @pytest.fixture

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import gc
+import resource
 import struct
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -205,8 +208,6 @@ def test_a_kernel_failure_names_the_code_and_the_next_step(
 
 
 def test_a_name_that_the_module_lacks(recording: StandIn, path: Path) -> None:
-    import dataclasses
-
     module = asmlaunch.load(path, device="hip:0")
     other = dataclasses.replace(module.kernel.info, name="nothing")
     with pytest.raises(KernelNotFoundError, match=f"'nothing'.*{NAME}"):
@@ -250,3 +251,218 @@ def test_no_device_at_all(monkeypatch: pytest.MonkeyPatch, path: Path, hip: Stan
     with pytest.raises(DeviceError, match="hipErrorNoDevice"):
         hip_package.device_count()
     assert asmlaunch.load(path).device.name == "emulator"
+
+
+def test_a_prepared_launch_passes_the_same_bytes_each_time(recording: StandIn, path: Path) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    made = problem(kernel)
+    arguments = {name: DeviceArray(v) if isinstance(v, np.ndarray) else v for name, v in made.arguments.items()}
+    kernel.launch(arguments)
+    expected = recording.last().bytes
+    repeat = kernel.prepare(arguments)
+    del arguments
+    gc.collect()
+    before = recording.launches
+    for _ in range(3):
+        repeat()
+        assert recording.last().bytes == expected
+    assert recording.launches == before + 3
+
+
+def test_a_prepared_launch_with_host_arrays_copies_each_time(hip: StandIn, path: Path) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    made = problem(kernel)
+    repeat = kernel.prepare(made.arguments)
+    for _ in range(2):
+        made.output[:] = 0
+        repeat()
+        made.compare().require()
+
+
+def test_a_prepared_launch_runs_on_its_own_device(two_gpus: StandIn, path: Path) -> None:
+    two_gpus.emulate(False)
+    addresses = dict.fromkeys(("D", "A", "B", "ScaleA", "ScaleB"), 1 << 40)
+    strides = {"stride_C0": 128, "stride_A0": 256, "stride_B0": 256, "stride_ScaleA0": 8, "stride_ScaleB0": 8}
+    kernel = asmlaunch.load(path, device="hip:1").kernel
+    repeat = kernel.prepare(addresses | strides | {"M": 32, "N": 128, "K": 256})
+    runtime().call("hipSetDevice", 0)
+    repeat()
+    assert two_gpus.last().device == 1
+    assert runtime().call("hipGetDevice") == 0
+
+
+def test_a_prepared_empty_grid_launches_nothing(recording: StandIn, path: Path) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    arguments = dict.fromkeys(kernel.schema.names, 0)
+    before = recording.launches
+    kernel.prepare(arguments, grid=(0, 1, 1), check=False)()
+    assert recording.launches == before
+
+
+def test_launching_after_close_is_an_error_and_the_module_is_unloaded(recording: StandIn, path: Path) -> None:
+    gc.collect()
+    before = recording.live_modules
+    with asmlaunch.load(path, device="hip:0") as module:
+        kernel = module.kernel
+        assert recording.live_modules == before + 1
+    assert recording.live_modules == before
+    with pytest.raises(LaunchError, match="got a closed module, need an open one; load it again"):
+        kernel.launch({})
+
+
+def test_a_stream_of_another_device_is_refused(two_gpus: StandIn, path: Path) -> None:
+    with runtime().current_device(1):
+        stream = runtime().call("hipStreamCreate")
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    with pytest.raises(ArgumentError, match="stream: got one of hip:1, need one of hip:0"):
+        kernel.launch(problem(kernel).arguments, stream=stream)
+
+
+def test_misaligned_and_freed_pointers(recording: StandIn, path: Path) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    arguments = problem(kernel).arguments
+    with pytest.raises(ArgumentError, match=r"address of ptr_A: got 0x1002, need a multiple of 4"):
+        kernel.launch(arguments | {"A": 0x1002, "M": 32, "K": 256, "stride_A0": 256})
+    freed = DeviceArray(arguments["D"])
+    freed.memory = 0
+    with pytest.raises(ArgumentError, match="array ptr_D: got 8192 bytes at address 0"):
+        kernel.launch(arguments | {"D": freed})
+
+
+def test_a_cooperative_launch_and_one_with_events(recording: StandIn, path: Path) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    made = problem(kernel)
+    kernel.launch(made.arguments, cooperative=True)
+    plain = recording.last()
+    assert plain.entry == b"hipDrvLaunchKernelEx"
+    events = runtime().call("hipEventCreate"), runtime().call("hipEventCreate")
+    kernel.launch(made.arguments, events=events)
+    timed = recording.last()
+    assert timed.entry == b"hipExtModuleLaunchKernel"
+    assert (
+        (tuple(timed.grid), tuple(timed.block)) == (tuple(plain.grid), tuple(plain.block)) == ((1, 1, 1), (256, 1, 1))
+    )
+    assert len(timed.bytes) == 372
+
+
+@pytest.mark.parametrize("how", [{"cooperative": True}, {"events": (None, None)}])
+def test_failures_of_the_other_launch_calls(
+    recording: StandIn, path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, object]
+) -> None:
+    monkeypatch.setenv("HIP_STANDIN_FAIL", "719")
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    with pytest.raises(DeviceError, match="error 719"):
+        kernel.launch(problem(kernel).arguments, **how)
+
+
+def test_a_captured_launch_keeps_its_arguments_and_bytes(hip: StandIn, path: Path) -> None:
+    """The graph runs with the bytes of the time of the capture, and with memory that is still there."""
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    made = problem(kernel)
+    arrays = {name: DeviceArray(v) for name, v in made.arguments.items() if isinstance(v, np.ndarray)}
+    output = arrays["D"]
+    stream = runtime().call("hipStreamCreate")
+    runtime().call("hipStreamBeginCapture", stream, runtime().hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal)
+    with pytest.raises(ArgumentError, match="a host array while the stream is captured"):
+        kernel.launch(made.arguments, stream=stream)
+    before = hip.launches
+    kernel.launch(arrays, stream=stream)
+    assert hip.launches == before
+    graph = runtime().call("hipStreamEndCapture", stream)
+    alive = weakref.ref(arrays["A"])
+    del arrays
+    gc.collect()
+    assert alive() is not None
+    # In the stand-in a graph is its own executable; hip-python's hipGraphInstantiate changed between 7 and 10.
+    assert hip.library.hipGraphLaunch(ctypes.c_void_p(int(graph)), ctypes.c_void_p(int(stream))) == 0
+    assert hip.launches == before + 1
+    made.arguments["D"][:] = output.host()
+    made.compare().require()
+
+
+def test_arguments_live_until_the_stream_has_passed_them(
+    recording: StandIn, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    made = problem(kernel)
+    on_gpu = DeviceArray(made.arguments["D"])
+    alive = weakref.ref(on_gpu)
+    monkeypatch.setenv("HIP_STANDIN_HOLD", "1")
+    kernel.launch(made.arguments | {"D": on_gpu})
+    del on_gpu
+    gc.collect()
+    assert alive() is not None
+    kernel.launch(made.arguments)
+    assert alive() is not None
+    monkeypatch.setenv("HIP_STANDIN_HOLD", "0")
+    kernel.launch(made.arguments)
+    gc.collect()
+    assert alive() is None
+
+
+def test_two_streams_and_two_threads(hip: StandIn, path: Path) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    expected = problem(kernel)
+    kernel.launch(expected.arguments)
+    results: list[np.ndarray] = []
+
+    def work() -> None:
+        stream = runtime().call("hipStreamCreate")
+        for _ in range(5):
+            made = problem(kernel)
+            kernel.launch(made.arguments, stream=stream)
+            results.append(made.output.copy())
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 10
+    assert all((result == expected.output).all() for result in results)
+
+
+def test_an_exception_half_way_frees_what_was_allocated(
+    hip: StandIn, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = asmlaunch.load(path, device="hip:0").kernel
+    before = len(hip.allocations())
+    monkeypatch.setenv("HIP_STANDIN_FAIL", "1")
+    with pytest.raises(DeviceError, match=r"error 1 .*check grid, block"):
+        kernel.launch(problem(kernel).arguments)
+    assert len(hip.allocations()) == before
+
+
+def test_ten_thousand_loads_do_not_grow_the_process(recording: StandIn, path: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    module = asmlaunch.load(path, device="hip:0")
+    code_object, device = module.code_object, open_hip_device(0)
+    module.close()
+    for cycle in range(10_000):
+        if cycle == 1000:
+            settled = resident()
+        asmlaunch.Module(code_object, device).close()
+    assert resident() - settled < 2 << 20
+
+
+def test_a_module_that_cannot_be_unloaded_now_is_unloaded_later(
+    recording: StandIn, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gc.collect()
+    before = recording.live_modules
+    module = asmlaunch.load(path, device="hip:0")
+    real = runtime().call
+
+    def refuse(function: str, *arguments: object) -> object:
+        if function == "hipDeviceSynchronize":
+            raise DeviceError("while a stream is captured")
+        return real(function, *arguments)
+
+    with monkeypatch.context() as context:
+        context.setattr(runtime(), "call", refuse)
+        module.close()
+        assert recording.live_modules == before + 1
+    asmlaunch.load(path, device="hip:0").close()
+    assert recording.live_modules == before

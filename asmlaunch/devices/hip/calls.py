@@ -46,6 +46,7 @@ class Call:
         grid, block: workgroups and work-items.
         dynamic_lds: bytes.
         stream: raw handle, None for the default stream.
+        module: what has to stay loaded as long as the launch can be made.
         segment: the argument bytes; the runtime copies them during the call.
         cooperative: all workgroups must be resident together (``hipDrvLaunchKernelEx``).
         events: start and stop event recorded around the kernel (``hipExtModuleLaunchKernel``).
@@ -57,6 +58,7 @@ class Call:
     block: Dim3
     dynamic_lds: int
     stream: int | None
+    module: object
     segment: Segment
     cooperative: bool = False
     events: tuple[Any, Any] | None = None
@@ -83,7 +85,7 @@ class Call:
         )
         failed = self.hip.failed
 
-        def call(_segment: Segment = self.segment) -> None:  # holds what the words point to
+        def call(_holds: object = (self.segment, self.module)) -> None:
             code = launch(*arguments)[0]
             if code:
                 raise failed("hipModuleLaunchKernel", code)

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from asmlaunch.codeobject import parse_target
@@ -36,17 +36,23 @@ def device_count() -> int:
     return count
 
 
-@cache
+opened: dict[int, HipDevice] = {}
+_opened_lock = threading.Lock()
+
+
 def open_hip_device(ordinal: int) -> HipDevice:
     """GPU number ``ordinal``; one object a GPU.
 
     Raises:
         DeviceError: there is no such device, or no HIP runtime.
     """
-    count = device_count()
-    if ordinal >= count:
-        raise DeviceError("device", got=f"hip:{ordinal}", need=f"hip:0 to hip:{count - 1}")
-    return HipDevice(ordinal, only=count == 1)
+    with _opened_lock:
+        if ordinal not in opened:
+            count = device_count()
+            if ordinal >= count:
+                raise DeviceError("device", got=f"hip:{ordinal}", need=f"hip:0 to hip:{count - 1}")
+            opened[ordinal] = HipDevice(ordinal, only=count == 1)
+        return opened[ordinal]
 
 
 class HipDevice:
@@ -138,16 +144,26 @@ class HipDevice:
         loaded = self.open(code_object)
         handle = stream_handle(stream, self.ordinal)
         call = Call(
-            hip, loaded.function(kernel), grid, block, dynamic_lds, handle, Segment(kernarg), cooperative, events
+            hip,
+            loaded.function(kernel),
+            grid,
+            block,
+            dynamic_lds,
+            handle,
+            loaded,
+            Segment(kernarg),
+            cooperative,
+            events,
         ).prepare()
+        # A stream names its device; so does the default one where there is a single device.
+        if handle is not None or self._only:
+            return call
 
-        def guarded(loaded: LoadedModule = loaded) -> None:
-            """The launch with this device current; holds the module as long as it can be called."""
+        def guarded() -> None:
             with hip.current_device(self.ordinal):
                 call()
 
-        # A stream names its device; so does the default one where there is a single device.
-        return guarded if handle is None and not self._only else _holding(call, loaded)
+        return guarded
 
     def launch(
         self,
@@ -190,9 +206,3 @@ class HipDevice:
 
     def __repr__(self) -> str:
         return f"<HipDevice {self.name}>"
-
-
-def _holding(call: Callable[[], None], loaded: LoadedModule) -> Callable[[], None]:
-    """``call``, with the module it needs attached to it."""
-    call.loaded = loaded  # type: ignore[attr-defined]
-    return call

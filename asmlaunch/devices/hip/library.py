@@ -99,11 +99,10 @@ def _candidates() -> Iterator[str]:
 
 
 def _hip_python_paths() -> ModuleType | None:
-    """hip-python 10's module that finds libraries; None in the 7.x releases, which have a fixed name."""
-    try:
-        return importlib.import_module("rocm.bindings.util.paths")
-    except ImportError:
+    """hip-python 10's module that finds libraries; None in the 7.x releases, which have a fixed name (``hip.chip``)."""
+    if importlib.util.find_spec("hip.chip") is not None:
         return None
+    return importlib.import_module("rocm.bindings.util.paths")
 
 
 def _point_hip_python_to(path: Path) -> None:
