@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from asmlaunch.codeobject.container import select
 from asmlaunch.codeobject.descriptor import SIZE, KernelDescriptor, parse_descriptor
 from asmlaunch.codeobject.elf import ElfImage, Segment
 from asmlaunch.codeobject.metadata import ArgumentInfo, KernelMetadata, find_note, parse_metadata
-from asmlaunch.codeobject.target import TargetId, target_from_flags
-from asmlaunch.errors import CodeObjectError, KernelNotFoundError
+from asmlaunch.codeobject.target import TargetId, compatible, parse_target, target_from_flags
+from asmlaunch.errors import CodeObjectError, KernelNotFoundError, TargetError
 
 
 @dataclass(frozen=True)
@@ -78,20 +79,34 @@ class CodeObject:
         return f"CodeObject({where}, {self.target}, v{self.version}, kernels: {', '.join(self.kernels)})"
 
 
-def read(source: bytes | bytearray | memoryview | str | os.PathLike[str]) -> CodeObject:
-    """Read a code object (ELF, version 3 to 6) from bytes or from a file.
+def read(
+    source: bytes | bytearray | memoryview | str | os.PathLike[str], target: TargetId | str | None = None
+) -> CodeObject:
+    """Read a code object (ELF, version 3 to 6) from bytes or from a file, alone or out of a container.
+
+    Containers are clang offload bundles, compressed or not, and host files with a ``.hip_fatbin`` section. ``target``
+    (such as ``"gfx950"`` or ``"gfx942:xnack-"``) chooses the entry; a code object that is alone has to run on it.
 
     Raises:
-        CodeObjectError: not an AMDGPU ELF, truncated or damaged, or without a metadata note.
+        CodeObjectError: not a code object, truncated or damaged, or without a metadata note.
+        TargetError: no entry for the target, or several entries and no target.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return read_elf(bytes(source), None)
+        return _read(bytes(source), None, target)
     path = Path(source)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise CodeObjectError(f"cannot read {path} ({error.strerror})") from error
-    return read_elf(data, path)
+    return _read(data, path, target)
+
+
+def _read(data: bytes, path: Path | None, target: TargetId | str | None) -> CodeObject:
+    found = read_elf(select(data, target), path)
+    wanted = parse_target(target) if isinstance(target, str) else target
+    if wanted is not None and not compatible(found.target, wanted):
+        raise TargetError(f"target of {path or 'the code object'}", got=found.target, need=wanted)
+    return found
 
 
 def read_elf(data: bytes, path: Path | None) -> CodeObject:

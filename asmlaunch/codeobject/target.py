@@ -125,3 +125,28 @@ def parse_target(text: str) -> TargetId:
     settings = dict.fromkeys(supported, "any")
     settings |= {flag[:-1]: "on" if flag.endswith("+") else "off" for flag in flags}
     return TargetId(name, settings.get("sramecc", "unsupported"), settings.get("xnack", "unsupported"))
+
+
+#: Generic target -> the processors that run its code.
+GENERIC: dict[str, tuple[str, ...]] = {
+    "gfx9-generic": ("gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"),
+    "gfx9-4-generic": ("gfx940", "gfx941", "gfx942", "gfx950"),
+    "gfx10-1-generic": ("gfx1010", "gfx1011", "gfx1012", "gfx1013"),
+    "gfx10-3-generic": ("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
+    "gfx11-generic": ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+    "gfx12-generic": ("gfx1200", "gfx1201"),
+}
+
+_FIXED = ("on", "off")
+
+
+def compatible(code: TargetId, device: TargetId) -> bool:
+    """Whether code built for one target runs on another.
+
+    The processors have to be the same, or the code's a generic target that covers the device's; a feature has to be
+    equal where both sides fix it (a side that says "any" takes both).
+    """
+    if code.processor != device.processor and device.processor not in GENERIC.get(code.processor, ()):
+        return False
+    settings = ((code.sramecc, device.sramecc), (code.xnack, device.xnack))
+    return all(a == b or a not in _FIXED or b not in _FIXED for a, b in settings)

@@ -107,11 +107,11 @@ def test_every_object_of_the_wheel_parses(aiter_kernels: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda data: b"", r"not an ELF file: got first bytes \(none\)"),
-        (lambda data: b"PK\x03\x04" + data, "not an ELF file.*50 4b 03 04"),
+        (lambda data: b"", r"not an ELF file or offload bundle: got first bytes \(none\)"),
+        (lambda data: b"PK\x03\x04" + data, "not an ELF file or offload bundle.*50 4b 03 04"),
         (lambda data: data[:40], "truncated.*40 bytes.*64 bytes"),
         (lambda data: data[:4] + b"\x01" + data[5:], "class and byte order: got 01 01"),
-        (lambda data: data[:18] + b"\x3e\x00" + data[20:], "ELF machine: got 62, need 224"),
+        (lambda data: data[:18] + b"\x3e\x00" + data[20:], "ELF machine: got 62 and no .hip_fatbin section, need 224"),
         (lambda data: data[:7] + b"\x00" + data[8:], "OS/ABI: got 0, need 64"),
         (lambda data: data[:8] + b"\x05" + data[9:], r"ABI version: got 5.*4 \(v6\)"),
         (lambda data: data[:8] + b"\x00" + data[9:], "ABI version: got 0"),
