@@ -14,7 +14,7 @@ from asmlaunch.abi import bind, schema_from_metadata
 from asmlaunch.abi.families import family_of
 from asmlaunch.devices.base import QuickDevice
 from asmlaunch.devices.select import select
-from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError, TargetError
+from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError
 
 if TYPE_CHECKING:
     from asmlaunch.abi import Buffer, KernargSchema
@@ -30,10 +30,11 @@ def load(
     """Read a code object and get it ready to launch.
 
     Args:
-        source: path of the code object, or its bytes.
+        source: path of the code object, or its bytes; or of a bundle or fat binary that holds it.
         device: ``"emulator"``, ``"hip"``, ``"hip:N"`` or a device; None takes the first HIP device that can run the
             object, else the emulator. ``repr`` of the module and each launch's result say which it is.
-        target: processor the object must be for, e.g. ``"gfx950"``; None takes what there is.
+        target: target the code has to run on, e.g. ``"gfx950"`` or ``"gfx942:xnack-"``: chooses the entry of a bundle;
+            None takes what there is.
 
     Returns:
         A module that launches directly when it holds one kernel; ``module["name"]`` is one of several.
@@ -42,9 +43,7 @@ def load(
         CodeObjectError: not a code object that can be used. TargetError: for another processor than ``target``, or
             than the device's. DeviceError: the device asked for is not there.
     """
-    code_object = codeobject.read(source)
-    if target is not None and target not in (code_object.target.processor, str(code_object.target)):
-        raise TargetError(f"target of {code_object.path or 'the code object'}", got=code_object.target, need=target)
+    code_object = codeobject.read(source, target)
     return Module(code_object, select(code_object, device))
 
 
