@@ -1,46 +1,63 @@
-# `make demo` and `make test` set up all they need: python3 (3.10 or later) with venv, make and git are enough.
-# Everything lands in .venv and in pip's cache folder.
+# `make demo` and `make test` set up all they need: python3 (3.10 or later) with venv, make, git and a C compiler are
+# enough. Everything lands in .venv and in pip's cache folder.
 
 PYTHON ?= python3
 VENV := .venv
-PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint constraints-dev.txt
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints-dev.txt
 INPUTS := pyproject.toml constraints-dev.txt
+HIP72 := $(VENV)/hip-python-7.2
+DEBIAN := build/debian
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint cover bench clean
+.PHONY: help demo test lint cover test-hip72 test-debian-runtime bench clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 24
 
 # The demo needs the package, its emulator and the kernels. amd-aiter is pure data here, so none of what it
 # depends on is installed (--no-deps); its version is stated once, in pyproject.toml.
 $(VENV)/.demo: $(INPUTS)
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --editable '.[emulator]'
-	$(INSTALL) --no-deps "$$($(VENV)/bin/python -c "from importlib.metadata import requires; \
+	$(INSTALL) --no-deps "$$($(BIN)/python -c "from importlib.metadata import requires; \
 	print(next(r.split(';')[0] for r in requires('asmlaunch') if r.startswith('amd-aiter')))")"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(INSTALL) --editable '.[emulator,hip,dev]'
+	$(INSTALL) --editable '.[emulator,hip,torch,dev]'
 	@touch $@
 
+# The older hip-python, whose module comes before the installed one where this folder is on PYTHONPATH.
+$(HIP72): $(VENV)/.test
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --target $@ 'hip-python>=7.2,<8'
+
+# A real AMD runtime, unpacked and not installed: it finds no GPU, and must say so well.
+$(DEBIAN):
+	mkdir -p $@/packages
+	cd $@/packages && apt-get -qq download libamdhip64-5 libamd-comgr2 libhsa-runtime64-1 libhsakmt1 libnuma1
+	for package in $@/packages/*.deb; do dpkg-deb -x $$package $@; done
+
 demo: $(VENV)/.demo ## Verify a real MI350 kernel on the CPU, after setting everything up
-	$(VENV)/bin/asmlaunch verify a4w4
+	$(BIN)/asmlaunch verify a4w4
+
+test: lint cover test-hip72 ## All checks: ruff, mypy, pytest with coverage, both hip-python versions
 
 lint: $(VENV)/.test ## ruff and mypy
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 cover: $(VENV)/.test ## pytest with coverage
-	$(VENV)/bin/pytest --cov --cov-report=term --cov-fail-under=90
+	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=90
 
-test: lint cover ## All checks: ruff, mypy, pytest with coverage
+test-hip72: $(HIP72) ## The HIP device through hip-python 7.2
+	PYTHONPATH=$(HIP72) $(BIN)/pytest --quiet tests/devices
+
+test-debian-runtime: $(VENV)/.test $(DEBIAN) ## The HIP device through Debian's HIP runtime (needs apt)
+	LD_LIBRARY_PATH="$$(echo $(CURDIR)/$(DEBIAN)/usr/lib/*-linux-gnu)" $(BIN)/pytest -m debian_runtime tests/devices
 
 bench: $(VENV)/.test ## Time launches
-	$(VENV)/bin/python benchmarks/first_launch.py
+	$(BIN)/python benchmarks/first_launch.py
 
 clean: ## Remove everything that make built
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .coverage
