@@ -5,7 +5,7 @@ A tiling is a value (:class:`Layout`) that can be applied, inverted and asked fo
 
 from asmlaunch.layouts.difference import Difference, compare, convert
 from asmlaunch.layouts.e8m0 import ROUNDINGS, decode_e8m0, encode_e8m0
-from asmlaunch.layouts.formats import FORMATS, Format
+from asmlaunch.layouts.formats import ELEMENT_ROUNDINGS, FORMATS, Format, Integer
 from asmlaunch.layouts.fp4 import decode_fp4, encode_fp4, pack_fp4, unpack_fp4
 from asmlaunch.layouts.layout import Axis, Layout
 from asmlaunch.layouts.named import (
@@ -18,8 +18,18 @@ from asmlaunch.layouts.named import (
     weights_mfma,
     weights_shuffle,
 )
-from asmlaunch.layouts.quantize import dequantize_mxfp4, quantize_mxfp4
+from asmlaunch.layouts.quantize import (
+    SCHEMES,
+    Quantized,
+    Scheme,
+    dequantize_mxfp4,
+    quantize,
+    quantize_mxfp4,
+    quantize_mxfp4_tiled,
+)
 from asmlaunch.layouts.tiling import (
+    Padding,
+    check_padding,
     check_scale_columns,
     pad_scales,
     shuffle_weights,
@@ -29,16 +39,23 @@ from asmlaunch.layouts.tiling import (
 )
 
 __all__ = [
+    "ELEMENT_ROUNDINGS",
     "FORMATS",
     "LAYOUTS",
     "ROUNDINGS",
     "SCALES_32X8",
     "SCALES_128X4",
+    "SCHEMES",
     "WEIGHTS_16X16",
     "Axis",
     "Difference",
     "Format",
+    "Integer",
     "Layout",
+    "Padding",
+    "Quantized",
+    "Scheme",
+    "check_padding",
     "check_scale_columns",
     "compare",
     "convert",
@@ -51,7 +68,9 @@ __all__ = [
     "names",
     "pack_fp4",
     "pad_scales",
+    "quantize",
     "quantize_mxfp4",
+    "quantize_mxfp4_tiled",
     "shuffle_weights",
     "tile_scales",
     "unpack_fp4",

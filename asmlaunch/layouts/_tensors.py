@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from asmlaunch.errors import LayoutError
 
 if TYPE_CHECKING:
     from asmlaunch.layouts.layout import Layout
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def is_torch(array: Any) -> bool:
@@ -48,13 +51,63 @@ def as_unsigned(array: Any) -> np.ndarray:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def as_values(array: Any) -> np.ndarray:
-    """A torch tensor in host memory or a numpy array as numpy; bfloat16 of torch becomes float32."""
-    if not is_torch(array):
-        return np.asarray(array)
+def byte_view(array: Any, what: str) -> Any:
+    """A numpy array or torch tensor of a one-byte type as uint8, of the same kind and on the same device.
+
+    Raises:
+        LayoutError: elements of another size.
+    """
+    if is_torch(array):
+        import torch
+
+        if array.element_size() == 1:
+            return array.detach().view(torch.uint8)
+    else:
+        array = np.asarray(array)
+        if array.dtype.itemsize == 1:
+            return array.view(np.uint8)
+    raise LayoutError(what, got=f"dtype {array.dtype}", need="one byte an element")
+
+
+def accepts_torch(function: Function) -> Function:
+    """Let a function of numpy arrays take torch tensors too and give torch tensors back, on the same device.
+
+    One-byte types (float8_e8m0fnu, float4_e2m1fn_x2, ...) arrive as their bytes; tensors on a device go through host
+    memory.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        device = next((a.device for a in (*args, *kwargs.values()) if is_torch(a)), None)
+        if device is None:
+            return function(*args, **kwargs)
+        import torch
+
+        def back(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return torch.from_numpy(np.ascontiguousarray(value)).to(device)
+            return tuple(map(back, value)) if isinstance(value, tuple) else value
+
+        return back(function(*map(_to_numpy, args), **{name: _to_numpy(value) for name, value in kwargs.items()}))
+
+    return cast(Function, wrapper)
+
+
+def _to_numpy(value: Any) -> Any:
+    if not is_torch(value):
+        return value
     import torch
 
-    return (array.float() if array.dtype == torch.bfloat16 else array).detach().cpu().numpy()
+    value = value.detach().cpu()
+    if value.element_size() == 1 and value.dtype != torch.int8:
+        return value.view(torch.uint8).numpy()
+    if value.dtype != torch.bfloat16:
+        return value.numpy()
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        return value.float().numpy()
+    return value.view(torch.int16).numpy().view(bfloat16)
 
 
 def like(array: Any, result: np.ndarray) -> Any:
@@ -67,8 +120,12 @@ def like(array: Any, result: np.ndarray) -> Any:
 
 
 def apply_on_device(layout: Layout, tensor: Any, padded: Sequence[int], pad_value: int) -> Any:
-    """:meth:`Layout.apply` on a torch device: in torch operations."""
+    """:meth:`Layout.apply` on a torch device: one Triton kernel where Triton can run, torch operations otherwise."""
     unsigned = _device_view(tensor)
+    if triton_runs(tensor):
+        from asmlaunch.layouts import triton_kernels
+
+        return triton_kernels.apply(layout, unsigned, padded, pad_value).view(tensor.dtype)
     sizes, into_memory = layout.split(padded)
     if tuple(padded) != tuple(tensor.shape):
         filled = unsigned.new_full(tuple(padded), _signed(pad_value, layout.itemsize))
@@ -80,6 +137,10 @@ def apply_on_device(layout: Layout, tensor: Any, padded: Sequence[int], pad_valu
 def invert_on_device(layout: Layout, buffer: Any, given: Sequence[int], shape: Sequence[int]) -> Any:
     """:meth:`Layout.invert` on a torch device."""
     unsigned = _device_view(buffer).contiguous().reshape(tuple(given))
+    if triton_runs(buffer):
+        from asmlaunch.layouts import triton_kernels
+
+        return triton_kernels.invert(layout, unsigned, shape).view(buffer.dtype)
     sizes, into_memory = layout.split(given)
     memory = unsigned.reshape([sizes[axis] for axis in into_memory])
     logical = memory.permute([int(i) for i in np.argsort(into_memory)]).reshape(tuple(given))
@@ -96,3 +157,13 @@ def _signed(value: int, size: int) -> int:
     """torch has no unsigned integers above one byte."""
     return value if size == 1 or value < 256**size // 2 else value - 256**size
 
+
+def triton_runs(tensor: Any) -> bool:
+    """True if Triton is installed and compiles for the tensor's device."""
+    if tensor.device.type != "cuda":
+        return False
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True

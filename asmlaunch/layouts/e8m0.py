@@ -11,8 +11,8 @@ from types import MappingProxyType
 import numpy as np
 
 from asmlaunch.errors import LayoutError
+from asmlaunch.layouts._tensors import accepts_torch, byte_view
 from asmlaunch.layouts.formats import E2M1, Format, as_float
-from asmlaunch.layouts.fp4 import as_bytes
 
 BIAS = 127
 NAN = 255
@@ -31,6 +31,7 @@ ROUNDINGS = MappingProxyType(
 ``max`` is the element format's largest value, ``max_power`` the largest power of two not above it."""
 
 
+@accepts_torch
 def encode_e8m0(amax: np.ndarray, rounding: str = "RoundUp", element: Format = E2M1) -> np.ndarray:
     """The scale byte (uint8) of blocks whose largest magnitudes are ``amax``.
 
@@ -44,37 +45,65 @@ def encode_e8m0(amax: np.ndarray, rounding: str = "RoundUp", element: Format = E
     Raises:
         LayoutError: an unknown mode, or negative values.
     """
-    if rounding not in ROUNDINGS:
-        raise LayoutError("scale rounding mode", got=repr(rounding), need=f"one of {', '.join(ROUNDINGS)}")
+    _check_rounding(rounding)
     amax = as_float(amax)
     if np.any(amax < 0):
         raise LayoutError("largest magnitudes of blocks", got=float(amax[amax < 0].flat[0]), need=">= 0")
     finite = np.isfinite(amax)
     fraction, exponent = np.frexp(np.where(finite, amax, 0))
     significand, power = 2 * fraction, exponent - 1  # in [1, 2), or 0
-    round_up = {
-        "RoundDown": significand >= 2,
-        "RoundUp": significand > element.max / 2.0**element.max_power,
-        # Half a step of the element's mantissa below the next power of two.
-        "Even": significand >= 2 - 2.0 ** -(element.mantissa_bits + 1),
-        "EvenRaw": significand >= 2 - 2.0 ** -(element.mantissa_bits + 1),
-        "Ceil": significand > 1,
-    }[rounding]
-    power = power + round_up
-    byte = np.clip(power - element.max_power + BIAS, 0, NAN - 1)
-    byte = np.where(amax == 0, 0, byte)
-    if rounding in ("Even", "EvenRaw"):
-        byte = np.where(power > BIAS, NAN if rounding == "EvenRaw" else NAN - 1, byte)
+    limit, inclusive = _carry_limit(rounding, element)
+    power = power + ((significand >= limit) if inclusive else (significand > limit))
+    byte = np.where(power > BIAS, _top(rounding, element), power - element.max_power + BIAS)
+    byte = np.where(amax == 0, 0, np.clip(byte, 0, NAN))
     return np.where(finite, byte, NAN).astype(np.uint8)
 
 
+def _carry_limit(rounding: str, element: Format) -> tuple[float, bool]:
+    """The significand of ``amax`` from which on (inclusive, or only above it) its power of two is rounded up."""
+    return {
+        "RoundDown": (2.0, True),
+        "RoundUp": (element.max / 2.0**element.max_power, False),
+        # Half a step of the element's mantissa below the next power of two.
+        "Even": (2 - 2.0 ** -(element.mantissa_bits + 1), True),
+        "EvenRaw": (2 - 2.0 ** -(element.mantissa_bits + 1), True),
+        "Ceil": (1.0, False),
+    }[rounding]
+
+
+def _top(rounding: str, element: Format) -> int:
+    """The byte of a finite ``amax`` whose power of two is rounded up to 2^128."""
+    return {"Even": NAN - 1, "EvenRaw": NAN}.get(rounding, BIAS + 128 - element.max_power)
+
+
+def f32_rule(rounding: str, element: Format = E2M1) -> tuple[int, int]:
+    """The same rule for code that works on the bits of an f32: ``(carry, top)``.
+
+    The exponent field of ``bits(amax) + carry``, less ``element.max_power`` and clamped to 0..254, is the byte; where
+    the field is 255 for a finite ``amax`` it is ``top``.
+
+    Raises:
+        LayoutError: an unknown mode.
+    """
+    _check_rounding(rounding)
+    limit, inclusive = _carry_limit(rounding, element)
+    mantissa = round((limit - 1) * 2**23)
+    return 2**23 - mantissa - (not inclusive), _top(rounding, element)
+
+
+def _check_rounding(rounding: str) -> None:
+    if rounding not in ROUNDINGS:
+        raise LayoutError("scale rounding mode", got=repr(rounding), need=f"one of {', '.join(ROUNDINGS)}")
+
+
+@accepts_torch
 def decode_e8m0(scales: np.ndarray) -> np.ndarray:
     """float32 values of scale bytes; byte 0 is the subnormal 2^-127 and byte 255 is NaN.
 
     Raises:
         LayoutError: elements that are not single bytes.
     """
-    return _TABLE[as_bytes(scales, "E8M0 scales")]
+    return _TABLE[byte_view(scales, "E8M0 scales")]
 
 
 _TABLE = np.append(np.ldexp(np.float64(1), np.arange(NAN) - BIAS), np.nan).astype(np.float32)

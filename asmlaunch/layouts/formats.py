@@ -5,6 +5,7 @@ Sources: OCP Microscaling Formats (MX) v1.0 (E2M1, E2M3, E3M2, E4M3, E5M2, E8M0)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -80,30 +81,23 @@ class Format:
         Raises:
             LayoutError: a code with more bits than the format has.
         """
-        codes = np.asarray(codes)
-        if codes.dtype.kind not in "iu":
-            raise LayoutError(f"{self.name} codes", got=f"dtype {codes.dtype}", need="integers")
-        if codes.size and (codes.min() < 0 or codes.max() >= len(self.table)):
-            raise LayoutError(
-                f"{self.name} codes", got=f"{codes.min()}..{codes.max()}", need=f"0..{len(self.table) - 1}"
-            )
-        return self.table[codes]
+        return _look_up(self.name, self.table, codes)
 
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        """uint8 codes nearest to float ``values``: ties to the even mantissa, saturating, the sign of zero kept.
+    def encode(self, values: np.ndarray, rounding: str = "NearestEven") -> np.ndarray:
+        """uint8 codes for float ``values``, rounded as named (see :data:`ELEMENT_ROUNDINGS`), the sign of zero kept.
 
         Finite values beyond ``max`` become ``max``. NaN stays NaN and infinity stays infinity where the format has
         them; infinity becomes NaN where it only has NaN; without either both become ``max`` with the sign kept, as
         gfx950's conversions do (CDNA4 ISA, V_CVT_SCALEF32_PK_FP4_F32).
 
         Raises:
-            LayoutError: values that are not floating-point numbers.
+            LayoutError: values that are not floating-point numbers, or an unknown rounding.
         """
         x = as_float(values)
         magnitude = np.fmin(np.abs(x), self.max)
         # The binade a value is in, at least the lowest normal one: it fixes what one step of the mantissa is worth.
         exponent = np.where(magnitude == 0, 1 - self.bias, np.maximum(np.frexp(magnitude)[1] - 1, 1 - self.bias))
-        steps = np.rint(np.ldexp(magnitude, self.mantissa_bits - exponent)).astype(np.int32)
+        steps = _round(np.ldexp(magnitude, self.mantissa_bits - exponent), rounding).astype(np.int32)
         # Codes count through the binades, so a carry out of the mantissa needs no care.
         codes = ((exponent + self.bias - 1) << self.mantissa_bits) + steps
         codes = np.where(np.isinf(x), self._infinity, np.where(np.isnan(x), self._nan, codes))
@@ -120,6 +114,71 @@ class Format:
     def _nan(self) -> int:
         ones = self.sign_bit - 1
         return {"ieee": ones, "fn": ones, "fnuz": self.sign_bit, "none": self.max_code}[self.specials]
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A signed integer in two's complement, with the interface of :class:`Format`."""
+
+    name: str
+    bits: int
+
+    @property
+    def max(self) -> float:
+        """The largest number; the smallest is one further from zero."""
+        return float(2 ** (self.bits - 1) - 1)
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """float32 ``[2**bits]``: the value of every code."""
+        code = np.arange(1 << self.bits)
+        return np.where(code > self.max, code - (1 << self.bits), code).astype(np.float32)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """float32 values of integer ``codes``; see :meth:`Format.decode`."""
+        return _look_up(self.name, self.table, codes)
+
+    def encode(self, values: np.ndarray, rounding: str = "NearestEven") -> np.ndarray:
+        """uint8 codes of float ``values``, rounded as named and clamped to the range; NaN becomes 0.
+
+        Raises:
+            LayoutError: values that are not floating-point numbers, or an unknown rounding.
+        """
+        x = np.nan_to_num(as_float(values), nan=0.0, posinf=self.max, neginf=-self.max - 1)
+        whole = np.copysign(_round(np.minimum(np.abs(x), self.max + 1), rounding), x)
+        return (np.clip(whole, -self.max - 1, self.max).astype(np.int32) & ((1 << self.bits) - 1)).astype(np.uint8)
+
+
+ELEMENT_ROUNDINGS = MappingProxyType(
+    {
+        "NearestEven": "to nearest, ties to the even code: IEEE, OCP, the hardware conversions",
+        "NearestAway": "to nearest, ties away from zero: AITER's software FP4 on gfx942, tritonBLAS's quantiser",
+        "TowardZero": "truncation: what torch's cast to an integer type does",
+    }
+)
+"""The roundings of elements and who uses them."""
+
+
+def _round(steps: np.ndarray, rounding: str) -> np.ndarray:
+    """Numbers >= 0 rounded to whole ones."""
+    if rounding not in ELEMENT_ROUNDINGS:
+        raise LayoutError("element rounding", got=repr(rounding), need=f"one of {', '.join(ELEMENT_ROUNDINGS)}")
+    if rounding == "NearestEven":
+        return np.rint(steps)
+    below = np.floor(steps)
+    return below + (steps - below >= 0.5) if rounding == "NearestAway" else below
+
+
+def _look_up(name: str, table: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    codes = np.asarray(codes)
+    if codes.dtype.kind not in "iu":
+        raise LayoutError(f"{name} codes", got=f"dtype {codes.dtype}", need="integers")
+    top = len(table) - 1
+    if codes.dtype == np.int8 and top == 255:
+        codes = codes.view(np.uint8)
+    if codes.size and (codes.min() < 0 or codes.max() > top):
+        raise LayoutError(f"{name} codes", got=f"{codes.min()}..{codes.max()}", need=f"0..{top}")
+    return table[codes]
 
 
 def as_float(values: np.ndarray) -> np.ndarray:
@@ -144,4 +203,10 @@ E4M3FNUZ = Format("e4m3fnuz", 4, 3, 8, "fnuz")
 E5M2 = Format("e5m2", 5, 2, 15, "ieee")
 E5M2FNUZ = Format("e5m2fnuz", 5, 2, 16, "fnuz")
 
-FORMATS = MappingProxyType({f.name: f for f in (E2M1, E2M3, E3M2, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ)})
+INT4 = Integer("int4", 4)
+INT8 = Integer("int8", 8)
+
+FORMATS: Mapping[str, Format | Integer] = MappingProxyType(
+    {f.name: f for f in (E2M1, E2M3, E3M2, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, INT4, INT8)}
+)
+"""Every element format, by name."""

@@ -9,9 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from asmlaunch.errors import LayoutError
+from asmlaunch.layouts import _codes, _jit
+from asmlaunch.layouts._tensors import accepts_torch, byte_view
 from asmlaunch.layouts.formats import E2M1
 
+_COMPILED = 1 << 14
+"""Codes from which on it is worth to have compiled code."""
 
+
+@accepts_torch
 def pack_fp4(codes: np.ndarray) -> np.ndarray:
     """uint8 ``[..., K/2]`` from codes ``[..., K]`` (integers 0..15).
 
@@ -25,38 +31,47 @@ def pack_fp4(codes: np.ndarray) -> np.ndarray:
         )
     if codes.ndim == 0 or codes.shape[-1] % 2:
         raise LayoutError("FP4 codes", got=f"shape {codes.shape}", need="an even last dimension")
+    if codes.dtype == np.uint8 and codes.size >= _COMPILED and _jit.available():
+        packed = _codes.pack(np.ascontiguousarray(codes))
+        if packed is not None:
+            return packed.reshape(*codes.shape[:-1], -1)
     if codes.size and (codes.min() < 0 or codes.max() > 15):
         raise LayoutError("FP4 codes", got=f"{codes.min()}..{codes.max()}", need="0..15")
     codes = codes.astype(np.uint8, copy=False)
-    return codes[..., ::2] | codes[..., 1::2] << 4
+    return np.asarray(codes[..., ::2] | codes[..., 1::2] << 4)
 
 
+@accepts_torch
 def unpack_fp4(packed: np.ndarray) -> np.ndarray:
     """uint8 codes ``[..., K]`` from bytes ``[..., K/2]``, the inverse of :func:`pack_fp4`.
 
     Raises:
         LayoutError: elements that are not single bytes.
     """
-    packed = as_bytes(packed, "packed FP4")
+    packed = byte_view(packed, "packed FP4")
     if packed.ndim == 0:
         raise LayoutError("packed FP4", got="a scalar", need="at least one dimension")
+    if packed.size >= _COMPILED and _jit.available():
+        return _codes.unpack(np.ascontiguousarray(packed)).reshape(*packed.shape[:-1], -1)
     codes = np.empty((*packed.shape[:-1], 2 * packed.shape[-1]), np.uint8)
     codes[..., ::2] = packed & 15
     codes[..., 1::2] = packed >> 4
     return codes
 
 
-def encode_fp4(values: np.ndarray) -> np.ndarray:
-    """uint8 codes (one an element) nearest to ``values``: ties to even, beyond 6 saturates, the sign of zero kept.
+@accepts_torch
+def encode_fp4(values: np.ndarray, rounding: str = "NearestEven") -> np.ndarray:
+    """uint8 codes (one an element) for ``values``, rounded as named; beyond 6 saturates, the sign of zero is kept.
 
     NaN has no code and becomes 6 with its sign, as in gfx950's conversions.
 
     Raises:
-        LayoutError: values that are not floating-point numbers.
+        LayoutError: values that are not floating-point numbers, or an unknown rounding.
     """
-    return E2M1.encode(values)
+    return E2M1.encode(values, rounding)
 
 
+@accepts_torch
 def decode_fp4(codes: np.ndarray) -> np.ndarray:
     """float32 values of codes (one an element, 0..15).
 
@@ -64,15 +79,3 @@ def decode_fp4(codes: np.ndarray) -> np.ndarray:
         LayoutError: codes that are not integers in 0..15.
     """
     return E2M1.decode(codes)
-
-
-def as_bytes(array: np.ndarray, what: str) -> np.ndarray:
-    """``array`` of a one-byte type (uint8, an ml_dtypes float8, ...) as a uint8 view.
-
-    Raises:
-        LayoutError: elements of another size.
-    """
-    array = np.asarray(array)
-    if array.dtype.itemsize != 1:
-        raise LayoutError(what, got=f"dtype {array.dtype}", need="one byte an element")
-    return array.view(np.uint8)

@@ -216,19 +216,20 @@ class Layout:
             index[a.dimension] = index[a.dimension] + address // a.stride % a.size * a.step
         return tuple(index)
 
-    def apply(self, array: Array, *, pad_value: int | None = None) -> Array:
+    def apply(self, array: Array, *, pad_value: int | None = None, padded: Sequence[int] | None = None) -> Array:
         """Lay ``array`` (logical order, any strides) out: a new contiguous array of the padded shape in memory order.
 
         Args:
             array: ``[..., *dimensions]``, elements of ``itemsize`` bytes; numpy, or torch on any device.
             pad_value: the element (as an unsigned integer) for every padded position; the layout's own where left out.
+            padded: the shape to pad to, whole tiles; the next whole tiles where left out.
 
         Raises:
-            LayoutError: wrong rank or element size, or padding needed and no value for it.
+            LayoutError: wrong rank or element size, padding needed and no value for it, or ``padded`` too small.
         """
         self._check_itemsize(array)
         shape = tuple(array.shape)  # type: ignore[attr-defined]
-        padded = self.padded_shape(shape)
+        padded = self.padded_shape(shape) if padded is None else self._buffer_shape(tuple(padded), shape)
         value = self._pad_value(shape, padded, self.pad_value if pad_value is None else pad_value)
         if _tensors.on_device(array):
             return _tensors.apply_on_device(self, array, padded, value)

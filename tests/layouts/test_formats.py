@@ -19,6 +19,7 @@ from asmlaunch.layouts import (
     pack_fp4,
     unpack_fp4,
 )
+from asmlaunch.layouts.e8m0 import f32_rule
 from asmlaunch.layouts.formats import E2M1, E4M3FN
 
 ML_DTYPES = {
@@ -32,7 +33,7 @@ ML_DTYPES = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ML_DTYPES)
 def test_every_code_decodes_as_in_ml_dtypes_and_comes_back(name):
     fmt = FORMATS[name]
     codes = np.arange(1 << fmt.bits, dtype=np.uint8)
@@ -45,7 +46,7 @@ def test_every_code_decodes_as_in_ml_dtypes_and_comes_back(name):
     assert np.isnan(fmt.decode(fmt.encode(values[~number]))).all()
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ML_DTYPES)
 def test_rounding_is_that_of_ml_dtypes_within_the_range(name):
     fmt = FORMATS[name]
     table = np.sort(np.unique(fmt.table[np.isfinite(fmt.table)])).astype(np.float64)
@@ -79,6 +80,34 @@ def test_infinity_and_nan():
     assert encode_fp4(special).tolist() == [7, 15, 7]
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("int4", ml_dtypes.int4), ("int8", np.int8)])
+def test_integers(name, dtype):
+    fmt = FORMATS[name]
+    codes = np.arange(1 << fmt.bits, dtype=np.uint8)
+    values = fmt.decode(codes)
+    assert sorted(values) == list(range(-int(fmt.max) - 1, int(fmt.max) + 1))
+    assert np.array_equal(values, (codes.view(np.int8) << (8 - fmt.bits) >> (8 - fmt.bits)).astype(np.float32))
+    assert np.array_equal(values.astype(dtype).astype(np.float32), values)
+    assert np.array_equal(fmt.encode(values), codes)
+    low, high = -fmt.max - 1, fmt.max
+    wild = fmt.encode(np.array([1e9, -1e9, np.inf, -np.inf, np.nan, 0.5, 1.5, -2.5]))
+    assert fmt.decode(wild).tolist() == [high, low, high, low, 0, 0, 2, -2]
+    assert fmt.decode(np.array([3], np.int8)).tolist() == [3]
+    assert FORMATS["int8"].decode(np.array([-3], np.int8)).tolist() == [-3]
+
+
+def test_element_roundings():
+    ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
+    assert encode_fp4(ties, "NearestAway").tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert encode_fp4(-ties, "NearestAway").tolist() == [9, 10, 11, 12, 13, 14, 15]
+    assert encode_fp4(ties, "TowardZero").tolist() == [0, 1, 2, 3, 4, 5, 6]
+    below = np.nextafter(np.float32(0.25), np.float32(0))
+    assert encode_fp4(np.float32([below]), "NearestAway").tolist() == [0]
+    assert FORMATS["int8"].decode(FORMATS["int8"].encode(np.array([-1.9, 1.9]), "TowardZero")).tolist() == [-1, 1]
+    with pytest.raises(LayoutError, match="NearestEven, NearestAway, TowardZero"):
+        encode_fp4(ties, "Up")
+
+
 def test_fp4_table_and_ties():
     assert decode_fp4(np.arange(8)).tolist() == [0, 0.5, 1, 1.5, 2, 3, 4, 6]
     assert encode_fp4(np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])).tolist() == [0, 2, 2, 4, 4, 6, 6]
@@ -105,6 +134,20 @@ def test_nibble_order():
 @given(st.lists(st.integers(0, 15), max_size=64).filter(lambda codes: len(codes) % 2 == 0))
 def test_pack_and_unpack_are_inverse(codes):
     assert unpack_fp4(pack_fp4(np.array(codes, np.int64))).tolist() == codes
+
+
+@pytest.mark.parametrize("size", [1 << 14, (1 << 18) + 34, 3 << 18])
+def test_large_arrays_are_packed_alike(size):
+    codes = np.random.default_rng(size).integers(0, 16, (2, size), dtype=np.uint8)
+    packed = pack_fp4(codes)
+    assert np.array_equal(packed, codes[:, ::2] | codes[:, 1::2] << 4)
+    assert np.array_equal(unpack_fp4(packed), codes)
+    assert np.array_equal(unpack_fp4(packed[:, ::-1]), np.flip(codes.reshape(2, -1, 2), axis=1).reshape(2, -1))
+    for place in (0, size - 1, size // 2):
+        bad = codes.copy()
+        bad[1, place] = 16
+        with pytest.raises(LayoutError, match=r"0\.\.16"):
+            pack_fp4(bad)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +220,18 @@ def test_scale_rules_on_f32_bits(rounding):
     amax = np.concatenate([near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(0))])
     amax = np.concatenate([amax, np.abs(rng.standard_normal(5000)).astype(np.float32)])
     assert np.array_equal(encode_e8m0(amax, rounding), scale_by_f32_bits(amax, rounding))
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("name", ["e2m1", "e2m3", "e4m3fn", "e5m2"])
+def test_the_rule_for_f32_bits_is_the_same_rule(rounding, name):
+    fmt = FORMATS[name]
+    carry, top = f32_rule(rounding, fmt)
+    bits = np.arange(0, 0x7F800000, 4001, dtype=np.uint32)
+    bits = np.concatenate([bits, np.arange(0x7F700000, 0x7F800000, 97, dtype=np.uint32)])
+    power = ((bits + carry) >> 23).astype(int)
+    byte = np.where(power == 255, top, np.clip(power - fmt.max_power, 0, 254))
+    assert np.array_equal(encode_e8m0(bits.view(np.float32), rounding, fmt), byte)
 
 
 def test_scale_of_other_elements():

@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asmlaunch import layouts
 from asmlaunch.errors import LayoutError
 from asmlaunch.layouts import (
+    ROUNDINGS,
+    SCHEMES,
+    _jit,
+    check_padding,
     dequantize_mxfp4,
+    encode_e8m0,
     pad_scales,
+    quantize,
     quantize_mxfp4,
+    quantize_mxfp4_tiled,
     shuffle_weights,
     tile_scales,
     unpack_fp4,
@@ -86,6 +94,105 @@ def test_input_types(dtype):
         assert got.dtype == np.uint8
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("k", [2048, 2010])
+def test_compiled_quantisation_is_that_of_numpy(rounding, dtype, k, monkeypatch):
+    rng = np.random.default_rng(k)
+    x = rng.standard_normal((300, k)) * np.exp2(rng.integers(-140, 127, (300, 1)))
+    x[0, 5], x[1, 40], x[2, :64], x[3, :32], x[4, :32] = np.nan, -np.inf, 0, 3.3e38, -0.0
+    x[5, :7] = [0.25, 0.75, -1.25, 1.75, 2.5, -3.5, 5.0]
+    x[5, 7:32] = 6
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32).astype(dtype)
+    compiled = quantize_mxfp4(x, rounding)
+    monkeypatch.setattr(_jit, "available", lambda: False)
+    for got, expected in zip(compiled, quantize_mxfp4(x, rounding), strict=True):
+        assert np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("scheme", ["mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3", "mxfp8_e5m2"])
+@pytest.mark.parametrize("rounding", ["RoundDown", "RoundUp", "Even", "Ceil"])
+def test_other_mx_formats(scheme, rounding):
+    fmt = SCHEMES[scheme].element
+    x = np.random.default_rng(3).standard_normal((5, 70)).astype(np.float32)
+    x[1, 3] = np.inf
+    q = quantize(x, scheme, scale_rounding=rounding)
+    assert q.codes.shape == x.shape
+    assert q.scales.shape == (5, 3)
+    for block in range(3):
+        part = x[:, 32 * block : 32 * block + 32]
+        amax = np.abs(part).max(axis=1)
+        assert np.array_equal(q.scales[:, block], encode_e8m0(amax, rounding, fmt))
+        scaled = part / np.exp2(q.scales[:, block : block + 1].astype(np.float64) - 127)
+        nearest = fmt.decode(fmt.encode(scaled))
+        good = np.isfinite(amax)
+        assert np.array_equal(fmt.decode(q.codes[:, 32 * block : 32 * block + 32])[good], nearest[good])
+    assert np.isnan(q.dequantize()[1, :32]).all()
+    assert np.nanmax(np.abs(q.dequantize()[2:] - x[2:])) < 0.3
+
+
+@pytest.mark.parametrize("name", [name for name, scheme in SCHEMES.items() if not scheme.mx])
+def test_float_scales(name):
+    scheme = SCHEMES[name]
+    x = np.random.default_rng(4).standard_normal((150, 200)).astype(np.float32)
+    x[:, 7] = 0
+    x[9] = 0
+    q = quantize(x, name)
+    assert q.scale_rounding is None
+    rows, columns = (e if b is None else b for b, e in zip(scheme.block, x.shape, strict=True))
+    for r in range(0, 150, rows):
+        for c in range(0, 200, columns):
+            part = x[r : r + rows, c : c + columns]
+            scale = np.float32(np.abs(part).max() / np.float32(scheme.element.max)) or np.float32(1)
+            assert q.scales[r // rows, c // columns] == scale
+            expected = scheme.element.encode(part / scale)
+            assert np.array_equal(q.codes[r : r + rows, c : c + columns], expected)
+    assert np.abs(q.dequantize() - x).max() < 0.2
+    x[0, 0] = np.nan
+    assert np.isnan(quantize(x, name).dequantize()[0, 0])
+
+
+def test_one_row_and_empty_tensors():
+    q = quantize(np.ones(64, np.float32), "mxfp8_e4m3")
+    assert q.scales.shape == (2,)
+    assert q.dequantize().tolist() == [1.0] * 64
+    row = quantize(np.array([1.0, -2.0], np.float32), "int8_per_token")
+    assert row.dequantize().tolist() == [pytest.approx(1.0, abs=0.01), -2.0]
+    packed, scales = quantize_mxfp4(np.empty((0, 64), np.float32))
+    assert (packed.shape, scales.shape) == ((0, 32), (0, 2))
+    assert quantize(np.empty((3, 0), np.float32), "fp8_128x128").codes.shape == (3, 0)
+
+
+def test_tiled_quantisation():
+    x = np.random.default_rng(6).standard_normal((40, 340)).astype(np.float32)
+    packed, tiled = quantize_mxfp4_tiled(x, "Even", row_multiple=32)
+    expected = quantize_mxfp4(x, "Even")
+    assert np.array_equal(packed, expected[0])
+    assert np.array_equal(untile_scales(tiled, (40, 11)), expected[1])
+
+
+@pytest.mark.parametrize(("poison", "says"), [(0x7F, "garbage"), (0xFF, "NaN"), (0x31, "stale")])
+def test_check_padding(poison, says):
+    scales = np.full((40, 12), 0x80, np.uint8)
+    good = tile_scales(scales)
+    report = check_padding(good, scales.shape)
+    assert report
+    assert f"all {256 * 16 - 480}" in str(report)
+    bad = check_padding(tile_scales(scales, pad_value=poison), scales.shape)
+    assert not bad
+    assert (bad.wrong, bad.values, bad.first) == (256 * 16 - 480, ((poison, 256 * 16 - 480),), (0, 12))
+    assert says in str(bad)
+    one = good.copy()
+    one[layouts.SCALES_32X8.element(0, (256, 16))] = 1  # a valid byte: not padding
+    assert check_padding(one, scales.shape)
+    assert check_padding(tile_scales(scales, pad_value=9), scales.shape, expected=9)
+    with pytest.raises(LayoutError, match="expected="):
+        check_padding(np.zeros((32, 4), np.uint8), (30, 4), layouts.get("scales_n32k4"))
+    with pytest.raises(LayoutError, match=r"at least \(40, 17\)"):
+        check_padding(good, (40, 17))
+
+
 def test_a_short_last_block_has_a_scale_of_its_own():
     x = np.ones((1, 34), np.float32)
     x[0, 32:] = 6
@@ -127,6 +234,9 @@ def test_weights_round_trip():
     [
         (lambda: quantize_mxfp4(np.zeros((2, 33), np.float32)), "even"),
         (lambda: quantize_mxfp4(np.zeros((2, 32), np.int32)), "int32"),
+        (lambda: quantize(np.zeros((2, 32), np.float32), "mxfp5"), "mxfp6_e2m3"),
+        (lambda: quantize(np.zeros((2, 32), np.float32), "fp8_128x128", scale_rounding="Even"), "float32"),
+        (lambda: quantize_mxfp4_tiled(np.zeros((1, 2, 32), np.float32)), "K even"),
         (lambda: quantize_mxfp4(np.zeros((2, 32), np.float32), "Nearest"), "RoundUp"),
         (lambda: tile_scales(np.zeros((4, 52), np.uint8), k=832), r"bytes of packed FP4; K counts elements \(1664\)"),
         (lambda: tile_scales(np.zeros((4, 52), np.uint8), k=1600), "got 52, need 50"),
