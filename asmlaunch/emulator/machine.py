@@ -117,7 +117,7 @@ def run(
         for worker in workers:
             worker.release()
     records = [worker.records for worker in workers]
-    counts = np.sum([worker.counts for worker in workers], axis=0, dtype=np.uint64)
+    counts = np.array([worker.counts for worker in workers]).sum(axis=0, dtype=np.uint64)
     return Run(sum(worker.executed for worker in workers), explain(compiled, records, known), counts)
 
 

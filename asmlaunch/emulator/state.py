@@ -16,8 +16,8 @@ LANES = 64
 SGPRS = 128
 VGPRS = 512  # v0..v255, then a0..a255
 
-#: One wavefront. ``block`` is the index of the block to run next, ``counts`` points to how often each block has run, and
-#: ``shadow`` to what the checks keep of the wave (``emulator.checks``).
+#: One wavefront. ``block`` is the index of the block to run next, ``counts`` points to how often each block has run,
+#: and ``shadow`` to what the checks keep of the wave (``emulator.checks``).
 WAVE = np.dtype(
     [
         ("block", "i4"), ("status", "i4"), ("budget", "i8"), ("executed", "i8"),

@@ -1,11 +1,11 @@
 """Native helpers for matrix-core instructions.
 
 4-bit operands, doubled, are small integers: a 32-element K-block is an exact integer dot product, made of steps that
-multiply four bytes a lane. Where the host has VNNI each step is one instruction; elsewhere LLVM makes what it can of the
-same arithmetic.
+multiply four bytes a lane. Where the host has VNNI each step is one instruction; elsewhere LLVM makes what it can of
+the same arithmetic.
 
-An operand is decoded from nibbles to bytes once and then used by every instruction of the block that reads it. Registers
-are read as they lie (``isa.matrix`` states the layout): 16 lanes of one VGPR are one host vector.
+An operand is decoded from nibbles to bytes once and then used by every instruction of the block that reads it.
+Registers are read as they lie (``isa.matrix`` states the layout): 16 lanes of one VGPR are one host vector.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ V16F, V16D = ir.VectorType(F32, 16), ir.VectorType(F64, 16)
 ROWS, BLOCKS, STEPS = 16, 4, 8  # rows of A; K-blocks of 32; steps of four elements in a K-block
 VECTOR = 64  # bytes of a host vector: 16 lanes of one VGPR
 
-#: Added to B's bytes so that they are unsigned, as the hosts' byte dot product wants one factor; taken off again a block.
+#: Added to B's bytes so that they are unsigned, as the hosts' byte dot product wants one factor; taken off again a
+#: block.
 BIAS = max(FP4_DOUBLED)
 
 #: Scale exponents for which products and sums of scales stay normal f32 numbers, whatever the other operand's.
