@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from asmlaunch.codeobject import parse_target
+from asmlaunch.codeobject import compatible, parse_target
 from asmlaunch.devices.base import Dim3, LaunchResult, refuse_options
 from asmlaunch.devices.hip import memory
 from asmlaunch.devices.hip.calls import Call, Segment
@@ -18,7 +18,6 @@ from asmlaunch.devices.hip.limits import Limits
 from asmlaunch.devices.hip.modules import LoadedModule
 from asmlaunch.devices.hip.runtime import runtime
 from asmlaunch.devices.hip.streams import InFlight, is_capturing, outlives_by_itself, stream_handle
-from asmlaunch.devices.hip.targets import runs_on
 from asmlaunch.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class HipDevice:
         return parse_target(self.limits.arch)
 
     def supports(self, code_object: CodeObject) -> bool:
-        return runs_on(code_object.target, self.target)
+        return compatible(code_object.target, self.target)
 
     def describe(self) -> str:
         return str(self.target)
