@@ -3,7 +3,7 @@
 from asmlaunch.abi.arguments import Buffer, resolve
 from asmlaunch.abi.binding import bind
 from asmlaunch.abi.diff import Diff, FieldDiff, diff
-from asmlaunch.abi.hexdump import Dump, hexdump, parse_hexdump
+from asmlaunch.abi.hexdump import Dump, find_dumps, hexdump, parse_hexdump, read_dumps
 from asmlaunch.abi.reflect import schema_from_metadata
 from asmlaunch.abi.schema import Field, KernargSchema
 
@@ -16,8 +16,10 @@ __all__ = [
     "KernargSchema",
     "bind",
     "diff",
+    "find_dumps",
     "hexdump",
     "parse_hexdump",
+    "read_dumps",
     "resolve",
     "schema_from_metadata",
 ]

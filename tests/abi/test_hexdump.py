@@ -1,23 +1,80 @@
-"""AITER's dump format, and comparing dumps by field."""
+"""Dump formats, written and read."""
 
 from __future__ import annotations
-
-import json
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmlaunch.abi import Dump, Field, KernargSchema, diff, hexdump, parse_hexdump
-from asmlaunch.abi.families import family_of
-from asmlaunch.codeobject import KernelInfo
+from asmlaunch.abi import Dump, hexdump, parse_hexdump
+from asmlaunch.abi.hexdump import WRITERS, find_dumps, read_dumps
 from asmlaunch.errors import DumpError
 
 
 @given(st.binary(min_size=1, max_size=100))
 def test_written_dumps_read_back(data: bytes) -> None:
     assert parse_hexdump(hexdump(data)) == Dump(data, ((0, len(data)),))
+
+
+@pytest.mark.parametrize("format", list(WRITERS))
+@given(data=st.binary(min_size=1, max_size=100))
+def test_every_format_reads_back(format: str, data: bytes) -> None:
+    if format == "c" and len(data) < 4:
+        data = data * 4
+    dump = parse_hexdump("a log line\n" + hexdump(data, format) + "\nanother 17 | one\n")
+    assert dump == Dump(data, ((0, len(data)),))
+    assert dump.format == format
+
+
+#: What the tools themselves print for bytes(range(5)) + 40 zeros + b"AB".
+HEXDUMP_C = """00000000  00 01 02 03 04 00 00 00  00 00 00 00 00 00 00 00  |................|
+00000010  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  |................|
+00000020  00 00 00 00 00 00 00 00  00 00 00 00 00 41 42     |.............AB|
+0000002f
+"""
+XXD = """00000000: 0001 0203 0400 0000 0000 0000 0000 0000  ................
+00000010: 0000 0000 0000 0000 0000 0000 0000 0000  ................
+00000020: 0000 0000 0000 0000 0000 0000 0041 42    .............AB
+"""
+
+
+@pytest.mark.parametrize(("text", "format"), [(HEXDUMP_C, "hexdump"), (XXD, "xxd")])
+def test_formats_are_the_tools_own(text: str, format: str) -> None:
+    data = bytes(range(5)) + bytes(40) + b"AB"
+    assert parse_hexdump(text) == Dump(data, ((0, 47),))
+    assert hexdump(data, format).strip() == text.strip()
+
+
+def test_a_star_repeats_the_line_before_it() -> None:
+    text = "00000000  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  |................|\n*\n"
+    row = "00000030  01 02                                             |..|\n"
+    assert parse_hexdump(text + row + "00000032\n") == Dump(bytes(48) + b"\1\2", ((0, 50),))
+    assert parse_hexdump(text + "00000028\n") == Dump(bytes(40), ((0, 40),))
+    with pytest.raises(DumpError, match="at most"):
+        parse_hexdump(text + "0fffffff\n")
+
+
+def test_several_dumps_in_one_log(public_dump: str) -> None:
+    log = "launch 1\n" + "\n".join(f"[rank 0] {line}" for line in public_dump.splitlines()) + "\nlaunch 2\n"
+    log += hexdump(b"second dump " * 3) + "\nand xxd:\n" + hexdump(b"third dump", "xxd")
+    dumps = find_dumps(log)
+    assert [dump.format for dump in dumps] == ["aiter", "aiter", "xxd"]
+    assert dumps[0] == parse_hexdump(public_dump)
+    assert dumps[1].data == b"second dump " * 3
+    assert dumps[2].data == b"third dump"
+    with pytest.raises(DumpError, match="3 hexdumps found in the text: need one"):
+        parse_hexdump(log)
+
+
+def test_files() -> None:
+    assert read_dumps(b"\0\1\2") == (Dump(b"\0\1\2", ((0, 3),)),)
+    assert read_dumps(b"\xff\xfe") == (Dump(b"\xff\xfe", ((0, 2),)),)
+    assert read_dumps(hexdump(b"abc").encode()) == (Dump(b"abc", ((0, 3),)),)
+    assert read_dumps(b"x = b'\\x01\\x02'; y = b'bad \\xZZ'") == (Dump(b"\1\2", ((0, 2),)),)
+    with pytest.raises(DumpError, match="no hexdump found"):
+        read_dumps(b"just text")
+    with pytest.raises(DumpError, match="dump format: got 'pdf', need aiter or hexdump or xxd"):
+        hexdump(b"", "pdf")
 
 
 def test_written_lines_are_the_published_ones(public_dump: str) -> None:
@@ -33,47 +90,6 @@ def test_public_dump(public_dump: str) -> None:
     assert dump.is_known(336, 340)
     assert not dump.is_known(28, 36)
     assert dump.data[336] == 0x80
-
-
-def test_public_dump_by_field(public_dump: str, plain_kernel: KernelInfo) -> None:
-    family = family_of(plain_kernel)
-    assert family is not None
-    schema = family.schema(plain_kernel)
-    numbers = dict.fromkeys(schema.names, 0) | {
-        "stride_ScaleB0": 128,
-        "alpha": 0.0,
-        "beta": 0.0,
-        "ptr_D": 0x7FAB6D200000,
-    }
-    same = diff(parse_hexdump(public_dump), schema.pack(numbers), schema)
-    assert not same
-    assert [entry.field.name for entry in same.fields if entry.same] == [
-        "ptr_D",
-        "ptr_C",
-        "stride_ScaleB0",
-        "stride_ScaleB1",
-        "log2_k_split",
-    ]
-    other = diff(parse_hexdump(public_dump), schema.pack(numbers | {"stride_ScaleB0": 32, "M": 7}), schema)
-    assert other
-    (entry,) = other.differences
-    assert (entry.field.name, entry.a, entry.b) == ("stride_ScaleB0", 128, 32)
-    assert re.search(r"4 of 5 known fields are equal\n 336 +stride_ScaleB0 +128 != 32", str(other))
-
-
-def test_diff_is_by_bits_and_prints_pointers_in_hex() -> None:
-    schema = KernargSchema(
-        [Field("p", 0, "pointer"), Field("x", 8, "f32"), Field("pad", 12, "u32", role="padding")], 16
-    )
-    nan = schema.pack({"p": 16, "x": float("nan")})
-    assert not diff(nan, nan, schema)
-    changed = diff(nan, schema.pack({"p": 32, "x": 0.0}), schema)
-    assert "0x10 != 0x20" in str(changed)
-    assert "nan != 0.0" in str(changed)
-    assert [entry.field.name for entry in changed.fields] == ["p", "x"]
-    parsed = json.loads(json.dumps(changed.to_json(), allow_nan=True))
-    assert parsed["differs"] is True
-    assert parsed["fields"][0]["name"] == "p"
 
 
 @pytest.mark.parametrize(
