@@ -60,6 +60,7 @@ class Field:
         role: what the field is for, such as ``"output"`` or ``"row stride of A"``; ``"padding"`` and ``"hidden"`` are
             fields that a caller does not have to give.
         live: True when the kernel's result depends on it, False when not, None when unknown.
+        instead: for a field that is not live, the one that does what a caller may expect of it.
         default: the value when none is given; None means that the caller has to give one.
         derive: arrays the value can be read off when it is not given; they have to agree.
         dtypes: names of the array dtypes a pointer accepts; empty means any.
@@ -77,6 +78,7 @@ class Field:
     unit: str = ""
     role: str = ""
     live: bool | None = None
+    instead: str = ""
     aliases: tuple[str, ...] = ()
     default: Value | None = None
     derive: tuple[FromShape, ...] = ()

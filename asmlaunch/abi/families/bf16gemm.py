@@ -11,8 +11,8 @@ from asmlaunch.abi.schema import Field, extent, stride
 _BF16 = ("bfloat16", "uint16", "int16")
 
 
-def _unused(name: str) -> Field:
-    return num(name, "never loaded", "bytes", live=False, meta=name.replace("_", ""))
+def _unused(name: str, instead: str = "") -> Field:
+    return num(name, "never loaded", "bytes", live=False, meta=name.replace("_", ""), instead=instead)
 
 
 def _row_stride(name: str, array: str) -> Field:
@@ -51,7 +51,7 @@ FAMILY = Family(
         ),
         f32("alpha", "loaded, not used", live=False, default=1.0),
         f32("beta", "loaded, not used", live=False),
-        _unused("stride_D0"),
+        _unused("stride_D0", instead="stride_C0, which is D's row stride too"),
         _unused("stride_D1"),
         _row_stride("stride_C0", "D"),
         _unused("stride_C1"),

@@ -46,8 +46,8 @@ def _d_nbytes(p: Any) -> int:
     return rows_nbytes(rows, 2 * p.stride_C0, 2 * p.N)
 
 
-def _unused(name: str) -> Field:
-    return num(name, "never loaded", "elements", live=False, meta=name.replace("_", ""))
+def _unused(name: str, instead: str = "") -> Field:
+    return num(name, "never loaded", "elements", live=False, meta=name.replace("_", ""), instead=instead)
 
 
 def _dim(name: str, role: str, unit: str, *derive: FromShape) -> Field:
@@ -96,7 +96,7 @@ FAMILY = Family(
         ),
         f32("alpha", "factor of the product", live=False, default=1.0),
         f32("beta", "loaded, not used", live=False),
-        _unused("stride_D0"),
+        _unused("stride_D0", instead="stride_C0, which is D's row stride too"),
         _unused("stride_D1"),
         _row_stride("stride_C0", "elements", "D", Fraction(1, 2)),
         _unused("stride_C1"),
