@@ -15,18 +15,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asmlaunch import abi, codeobject, devices, emulator, errors, layouts, validate
+    from asmlaunch import abi, choice, codeobject, devices, emulator, errors, layouts, validate
+    from asmlaunch.choice import choose
     from asmlaunch.module import Kernel, Module, load
 
 __version__ = "0.1.0"
 
-_FROM_MODULE = ("Kernel", "Module", "load")
-_SUBPACKAGES = ("abi", "codeobject", "devices", "emulator", "errors", "layouts", "validate")
+_DEFINED_IN = {"Kernel": "module", "Module": "module", "load": "module", "choose": "choice"}
+_SUBPACKAGES = ("abi", "choice", "codeobject", "devices", "emulator", "errors", "layouts", "validate")
 
 __all__ = [
     "Kernel",
     "Module",
     "abi",
+    "choice",
+    "choose",
     "codeobject",
     "devices",
     "emulator",
@@ -38,8 +41,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FROM_MODULE:
-        return getattr(importlib.import_module("asmlaunch.module"), name)
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(f"asmlaunch.{_DEFINED_IN[name]}"), name)
     if name in _SUBPACKAGES:
         return importlib.import_module(f"asmlaunch.{name}")
     raise AttributeError(f"module 'asmlaunch' has no attribute {name!r}")
