@@ -14,7 +14,7 @@ from asmlaunch.errors import LaunchError, TargetError
 if TYPE_CHECKING:
     from asmlaunch.abi.arguments import Buffer
     from asmlaunch.codeobject import CodeObject, KernelInfo
-    from asmlaunch.emulator.compile import CompiledKernel
+    from asmlaunch.emulator.prepare import CompiledKernel
 
 #: Processors whose instructions are defined, and their LDS bytes a workgroup (CDNA3 and CDNA4 ISA manuals).
 PROCESSORS = {"gfx942": 65536, "gfx950": 163840}
@@ -56,7 +56,7 @@ class EmulatorDevice:
             TargetError: a processor that is not emulated.
             UnsupportedInstructionError: instructions that are not defined.
         """
-        from asmlaunch.emulator.compile import compile_kernel
+        from asmlaunch.emulator.prepare import compile_kernel
 
         if kernel.target.processor not in PROCESSORS:
             raise TargetError(

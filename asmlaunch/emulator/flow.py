@@ -88,9 +88,7 @@ def memory_operands(instruction: Instruction, definition: Access) -> MemoryOpera
     return MemoryOperands(places(operands) + implicit, places(data), places(destination))
 
 
-def _compute_operands(
-    instruction: Instruction, definition: Compute
-) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+def _compute_operands(instruction: Instruction, definition: Compute) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
     """Destinations and sources."""
     count = sum(not is_implicit(kind) for kind in definition.results)
     if instruction.mnemonic.startswith("v_permlane") and "swap" in instruction.mnemonic:

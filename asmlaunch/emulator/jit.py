@@ -46,19 +46,28 @@ class _Host:
         return target.create_target_machine(cpu=self.name, features=self._flags, opt=level, jit=True)
 
 
-class Compiled:
+def compile_object(text: str, level: int) -> bytes:
+    """LLVM IR -> an object file for this host; level 0 compiles fast, 3 well."""
+    binding = host().binding
+    with LOCK:
+        module = binding.parse_assembly(text)
+        machine = host().machine(level)
+        if level > 1:
+            options = binding.create_pipeline_tuning_options(speed_level=level)
+            passes = binding.create_pass_builder(machine, options)
+            passes.getModulePassManager().run(module, passes)
+        return bytes(machine.emit_object(module))
+
+
+class Loaded:
     """Machine code in memory; it lives as long as this object."""
 
-    def __init__(self, text: str, level: int) -> None:
+    def __init__(self, data: bytes) -> None:
         binding = host().binding
         with LOCK:
-            module = binding.parse_assembly(text)
-            machine = host().machine(level)
-            if level > 1:
-                options = binding.create_pipeline_tuning_options(speed_level=level)
-                passes = binding.create_pass_builder(machine, options)
-                passes.getModulePassManager().run(module, passes)
-            self._engine = binding.create_mcjit_compiler(module, machine)
+            empty = binding.parse_assembly(f'target triple = "{host().triple}"')
+            self._engine = binding.create_mcjit_compiler(empty, host().machine(0))
+            self._engine.add_object_file(binding.ObjectFileRef.from_data(data))
             self._engine.finalize_object()
 
     def address(self, name: str) -> int:

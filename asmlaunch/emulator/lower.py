@@ -17,7 +17,8 @@ from asmlaunch.emulator.isa.evaluate import evaluate
 from asmlaunch.emulator.isa.language import Bool, Float, Integer, T, Value
 from asmlaunch.emulator.state import LANES
 
-I1, I8, I32, I64, PTR = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.PointerType()
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+PTR = ir.PointerType()
 LANES_I32 = ir.VectorType(I32, LANES)
 _FLOATS = {16: ir.HalfType(), 32: ir.FloatType(), 64: ir.DoubleType()}
 
@@ -227,7 +228,20 @@ def _shuffle(low: Lowering, value: Value) -> Cell:
     cell = low.cell(source)
     if cell.uniform:
         return cell
-    return Cell(low.builder.shuffle_vector(cell.ir, cell.ir, low.cell(pattern).ir))
+    index = low.cell(pattern)
+    if isinstance(index.ir, ir.Constant):
+        return Cell(low.builder.shuffle_vector(cell.ir, cell.ir, lanes(low.builder, index)))
+    return Cell(_gather(low.builder, cell.ir, lanes(low.builder, index)))
+
+
+def _gather(build: ir.IRBuilder, source: ir.Value, index: ir.Value) -> ir.Value:
+    """A shuffle whose pattern is known only at run time, element by element."""
+    result: ir.Value = ir.Constant(source.type, ir.Undefined)
+    for number in range(LANES):
+        place = ir.Constant(I32, number)
+        element = build.extract_element(source, build.extract_element(index, place))
+        result = build.insert_element(result, element, place)
+    return result
 
 
 def _read_lane(low: Lowering, value: Value) -> Cell:
@@ -235,10 +249,11 @@ def _read_lane(low: Lowering, value: Value) -> Cell:
     return cell if cell.uniform else Cell(low.builder.extract_element(cell.ir, index.ir))
 
 
-def _cttz(low: Lowering, value: Value) -> Cell:
+def _intrinsic(low: Lowering, value: Value) -> Cell:
+    """Operations that LLVM has under the same name, of one argument and of its type."""
     cell = low.cell(value.args[0])
-    name = f"llvm.cttz.{overload(cell.ir.type)}"
-    return Cell(call(low.builder, name, cell.ir.type, [cell.ir, ir.Constant(I1, 0)]))
+    extra = [ir.Constant(I1, 0)] if value.op in ("cttz", "ctlz") else []  # a zero is not undefined
+    return Cell(call(low.builder, f"llvm.{value.op}.{overload(cell.ir.type)}", cell.ir.type, [cell.ir, *extra]))
 
 
 _HANDLERS: dict[str, Callable[[Lowering, Value], Cell]] = {
@@ -253,5 +268,5 @@ _HANDLERS: dict[str, Callable[[Lowering, Value], Cell]] = {
     "truncate": _truncate,
     "shuffle": _shuffle,
     "read_lane": _read_lane,
-    "cttz": _cttz,
+    **dict.fromkeys(("cttz", "ctlz", "ctpop", "bitreverse", "sqrt", "floor", "ceil", "trunc", "rint"), _intrinsic),
 }

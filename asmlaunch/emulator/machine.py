@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from asmlaunch.abi.arguments import Buffer
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.devices.base import Dim3, Finding
-from asmlaunch.emulator.compile import CompiledKernel
 from asmlaunch.emulator.decode import EXEC
 from asmlaunch.emulator.native.waves import run_grid
+from asmlaunch.emulator.prepare import CompiledKernel
 from asmlaunch.emulator.report import explain
 from asmlaunch.emulator.state import ENTRY_BYTES, GROUP, LANES, RECORD, REGION, WAVE, WORKER, Pool, Status, aligned
 from asmlaunch.errors import EmulationError, InstructionBudgetError, LaunchError

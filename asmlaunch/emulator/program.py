@@ -10,10 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from asmlaunch.codeobject import KernelInfo
-from asmlaunch.emulator.decode import EXEC, Disassembler, Immediate, Instruction, Register
+from asmlaunch.emulator import mode
+from asmlaunch.emulator.decode import Disassembler, Instruction, Register, parse
 from asmlaunch.emulator.isa.table import Access, Branch, Control, find
+from asmlaunch.emulator.mode import Mode
 from asmlaunch.errors import CodeObjectError, UnsupportedInstructionError
 
 
@@ -26,14 +29,19 @@ class Block:
         instructions: at least one.
         fallthrough: index of the block that follows in memory, or None after an unconditional jump or the end.
         target: index of the block a branch at the end jumps to, or None.
-        full_exec: whether EXEC is known to be all ones on entry.
+        mode: what is known on entry.
     """
 
     index: int
     instructions: list[Instruction]
     fallthrough: int | None = None
     target: int | None = None
-    full_exec: bool = False
+    mode: Mode = field(default_factory=lambda: Mode(full_exec=False))
+
+    @property
+    def full_exec(self) -> bool:
+        """Whether EXEC is known to be all ones on entry."""
+        return self.mode.full_exec
 
     @property
     def address(self) -> int:
@@ -48,11 +56,16 @@ class Block:
 
 @dataclass
 class Program:
-    """The blocks of one kernel, entry first, and the memory instructions in order of address."""
+    """The blocks of one kernel, entry first."""
 
     kernel: KernelInfo
     blocks: list[Block]
-    accesses: list[Instruction] = field(default_factory=list)
+
+    @cached_property
+    def accesses(self) -> list[Instruction]:
+        """The memory instructions, in order of address."""
+        found = [one for one in self.instructions() if isinstance(find(one.mnemonic), Access)]
+        return sorted(found, key=lambda one: one.address)
 
     @cached_property
     def vgprs(self) -> int:
@@ -80,6 +93,23 @@ class Program:
             yield from block.instructions
 
 
+def to_cache(program: Program) -> list[Any]:
+    """The blocks in plain lists, for a cache."""
+    return [
+        [block.fallthrough, block.target, [[one.address, one.size, one.text] for one in block.instructions]]
+        for block in program.blocks
+    ]
+
+
+def from_cache(kernel: KernelInfo, data: list[Any]) -> Program:
+    """The program that ``to_cache`` was given, but for the modes, which only compiling needs."""
+    blocks = [
+        Block(index, [parse(text, address, size) for address, size, text in lines], fallthrough, target)
+        for index, (fallthrough, target, lines) in enumerate(data)
+    ]
+    return Program(kernel, blocks)
+
+
 def build(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Program:
     """Decode the kernel from its entry and split it into blocks.
 
@@ -95,9 +125,8 @@ def build(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Program:
     _require_defined(kernel, reached.values())
     starts = _block_starts(kernel, reached, waits)
     blocks = _blocks(reached, sorted(starts, key=lambda address: (address != kernel.code_address, address)))
-    _propagate_full_exec(blocks, full_exec)
-    accesses = [one for block in blocks for one in block.instructions if isinstance(find(one.mnemonic), Access)]
-    return Program(kernel, blocks, sorted(accesses, key=lambda one: one.address))
+    _propagate_modes(blocks, mode.at_entry(kernel, full_exec))
+    return Program(kernel, blocks)
 
 
 def _reach(kernel: KernelInfo) -> dict[int, Instruction]:
@@ -180,39 +209,19 @@ def _blocks(reached: dict[int, Instruction], starts: list[int]) -> list[Block]:
     return blocks
 
 
-def writes_exec(instruction: Instruction) -> bool:
-    """Whether EXEC is written: as a destination by name, or by an instruction whose name says so."""
-    if "saveexec" in instruction.mnemonic or instruction.mnemonic.startswith("v_cmpx"):
-        return True
-    first = instruction.operands[0] if instruction.operands else None
-    return isinstance(first, Register) and first.file == "s" and first.index + first.count > EXEC
-
-
-def sets_full_exec(instruction: Instruction) -> bool:
-    """Whether this is ``s_mov_b64 exec, -1``."""
-    if instruction.mnemonic != "s_mov_b64" or not writes_exec(instruction):
-        return False
-    source = instruction.operands[1]
-    return isinstance(source, Immediate) and source.as_int() == -1
-
-
-def exec_after(instruction: Instruction, full: bool) -> bool:
-    """Whether EXEC is known to be full after the instruction, given whether it was before."""
-    return sets_full_exec(instruction) if writes_exec(instruction) else full
-
-
-def _propagate_full_exec(blocks: list[Block], full_at_entry: bool) -> None:
-    """Forward data flow: EXEC is full on entry to a block when it is on every way into it."""
-    for block in blocks:
-        block.full_exec = True
-    blocks[0].full_exec = full_at_entry
-    pending = list(range(len(blocks)))
+def _propagate_modes(blocks: list[Block], at_entry: Mode) -> None:
+    """Forward data flow of what is known (``emulator.mode``)."""
+    known: dict[int, Mode] = {0: at_entry}
+    pending = [0]
     while pending:
         block = blocks[pending.pop()]
-        full = block.full_exec
+        block.mode = known[block.index]
+        state = block.mode
         for instruction in block.instructions:
-            full = exec_after(instruction, full)
+            state = mode.after(instruction, state)
         for successor in block.successors:
-            if blocks[successor].full_exec and not full:
-                blocks[successor].full_exec = False
+            before = known.get(successor)
+            joined = state if before is None else mode.join(before, state, blocks[successor].address)
+            if joined != before:
+                known[successor] = joined
                 pending.append(successor)

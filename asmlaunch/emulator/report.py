@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from asmlaunch.abi.arguments import Buffer
 from asmlaunch.devices.base import Finding
-from asmlaunch.emulator.compile import CompiledKernel
+from asmlaunch.emulator.prepare import CompiledKernel
 from asmlaunch.emulator.state import Fault
 from asmlaunch.errors import MemoryFaultError
 
@@ -75,7 +75,7 @@ def locate(address: int, buffers: Sequence[Buffer]) -> tuple[int, str]:
         size = f"{buffer.nbytes:,} bytes"
         if buffer.address <= address < end:
             access = "" if buffer.writable else ", which is read-only"
-            candidate = 0, f"at byte {address - buffer.address:,} of {buffer.name} ({size}){access}"
+            candidate = 0, f"at byte {address - buffer.address:,} of {buffer.name} ({element(address, buffer)}{size}){access}"
         elif address >= end:
             candidate = address - end + 1, f"{address - end:,} bytes past the end of {buffer.name} ({size})"
         else:
@@ -86,3 +86,23 @@ def locate(address: int, buffers: Sequence[Buffer]) -> tuple[int, str]:
     if best is None:
         return 1 << 64, "no buffer was given"
     return best
+
+
+def element(address: int, buffer: Buffer) -> str:
+    """Row and column of an address in a matrix, "" in other arrays."""
+    if len(buffer.shape) != 2 or not all(buffer.strides):
+        return ""
+    row, rest = divmod(address - buffer.address, buffer.strides[0])
+    return f"row {row}, column {rest // buffer.strides[1]}; "
+
+
+def named_lanes(lanes: Sequence[int]) -> str:
+    """Lanes as ranges: "lanes 0-15, 32"."""
+    ranges: list[list[int]] = []
+    for lane in lanes:
+        if ranges and ranges[-1][1] == lane - 1:
+            ranges[-1][1] = lane
+        else:
+            ranges.append([lane, lane])
+    shown = ", ".join(f"{first}-{last}" if first != last else f"{first}" for first, last in ranges)
+    return f"lane{'s' if len(lanes) > 1 else ''} {shown}"

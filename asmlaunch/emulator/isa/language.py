@@ -199,8 +199,16 @@ class Vcc(Bool):
     """This lane's bit of VCC where the assembler does not write it out."""
 
 
+class VccMask(U64):
+    """VCC as one 64-bit number, where the assembler does not write it out."""
+
+
 class Exec(U64):
     """The EXEC mask as one 64-bit number."""
+
+
+class Active(Bool):
+    """This lane's bit of EXEC."""
 
 
 class M0(U32):
@@ -215,6 +223,42 @@ class Sgpr(U32):
     """A result of a vector instruction that goes to one SGPR."""
 
 
+class Clock(U64):
+    """A counter that grows while the wave runs."""
+
+
+# Constants of the kernel or of the instruction, known when the kernel is prepared.
+
+
+class ModeRegister(U32):
+    """The MODE register."""
+
+
+class Ieee(Bool):
+    """MODE.IEEE."""
+
+
+class Ovfl(Bool):
+    """MODE.FP16_OVFL: conversions that overflow give the largest finite number."""
+
+
+class Fnuz(Bool):
+    """Whether 8-bit floats are FNUZ (gfx942) and not OCP (gfx950)."""
+
+
+class OpSel(U32):
+    """The four OP_SEL bits of a VOP3 instruction."""
+
+
+class Modifier(U32):
+    """A number that the assembler writes as a modifier; the parameter is named like it."""
+
+
+def active(condition: Bool) -> Active:
+    """A condition as this lane's bit of EXEC."""
+    return condition.bits_as(Active)
+
+
 def scc(condition: Bool) -> Scc:
     """A condition as the new SCC."""
     return condition.bits_as(Scc)
@@ -225,7 +269,7 @@ def mask(condition: Bool) -> Mask:
     return condition.bits_as(Mask)
 
 
-IMPLICIT = (Scc, Vcc, Exec, M0)
+IMPLICIT = (Scc, Vcc, VccMask, Exec, Active, M0, Clock, ModeRegister, Ieee, Ovfl, Fnuz, OpSel, Modifier)
 
 
 def select(condition: Bool, yes: T, no: T) -> T:
@@ -238,9 +282,39 @@ def fma(a: T, b: T, c: T) -> T:
     return type(a)("fma", (a, b, c))
 
 
-def reciprocal(a: F32) -> F32:
+def divide(a: T, b: T) -> T:
+    """a / b, correctly rounded."""
+    return type(a)("div", (a, b))
+
+
+def reciprocal(a: T) -> T:
     """1 / a, correctly rounded."""
-    return F32("div", (F32.const(1.0), a))
+    return divide(type(a).const(1.0), a)
+
+
+def square_root(a: T) -> T:
+    """Correctly rounded."""
+    return type(a)("sqrt", (a,))
+
+
+def round_down(a: T) -> T:
+    """The integer at or below."""
+    return type(a)("floor", (a,))
+
+
+def round_up(a: T) -> T:
+    """The integer at or above."""
+    return type(a)("ceil", (a,))
+
+
+def round_to_zero(a: T) -> T:
+    """The integer part."""
+    return type(a)("trunc", (a,))
+
+
+def round_to_even(a: T) -> T:
+    """The nearest integer, the even one of two."""
+    return type(a)("rint", (a,))
 
 
 def truncate(a: Float, to: type[T]) -> T:
@@ -251,6 +325,26 @@ def truncate(a: Float, to: type[T]) -> T:
 def is_nan(a: Float) -> Bool:
     """True for a NaN."""
     return Bool("ne", (a, a))
+
+
+def is_negative(a: Float) -> Bool:
+    """The sign bit."""
+    return (pattern(a) >> (a.bits - 1)) != 0
+
+
+def pattern(a: Value) -> Any:
+    """The bits as an unsigned integer of the same width."""
+    return a.bits_as({8: U8, 16: U16, 32: U32, 64: U64}[a.bits])
+
+
+def magnitude(a: T) -> T:
+    """A float without its sign; NaNs keep their payload."""
+    return (pattern(a) & ((1 << (a.bits - 1)) - 1)).bits_as(type(a))
+
+
+def negate(a: T) -> T:
+    """A float with its sign turned; NaNs too."""
+    return (pattern(a) ^ (1 << (a.bits - 1))).bits_as(type(a))
 
 
 def lane() -> U32:
@@ -266,6 +360,21 @@ def shuffle(value: T, source: U32) -> T:
 def read_lane(value: T, source: U32) -> T:
     """The ``value`` of one lane, the same for the whole wavefront."""
     return type(value)("read_lane", (value, source))
+
+
+def count_ones(value: T) -> T:
+    """Number of one bits."""
+    return type(value)("ctpop", (value,))
+
+
+def reverse_bits(value: T) -> T:
+    """Bit 0 becomes the highest."""
+    return type(value)("bitreverse", (value,))
+
+
+def count_leading_zeros(value: T) -> T:
+    """Number of zero bits above the highest one; the width where there is no one."""
+    return type(value)("ctlz", (value,))
 
 
 def count_trailing_zeros(value: T) -> T:

@@ -3,9 +3,12 @@
 Every access is declared once, with ``Access``; the address rules below hold for all accesses of their space.
 """
 
-from asmlaunch.emulator.isa.language import F32, U32, U64, Bool, Integer, concat
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from asmlaunch.emulator.isa.atomics import ATOMICS, PACKED
+from asmlaunch.emulator.isa.language import I8, I16, U8, U16, U32, U64, Bool, Value, concat, lane, select, shuffle
 from asmlaunch.emulator.isa.table import Access, register
-from asmlaunch.emulator.isa.vector import bf16_bits
 
 # ---------------------------------------------------------------- addresses
 
@@ -23,6 +26,12 @@ def buffer_base(word0: U32, word1: U32) -> U64:
 def buffer_stride(word1: U32) -> U32:
     """Bytes a record: bits 61:48 of a buffer resource."""
     return (word1 >> 16) & 0x3FFF
+
+
+def scalar_buffer_size(word1: U32, word2: U32) -> U64:
+    """Bytes that a scalar buffer access may reach: NUM_RECORDS, times the stride where there is one."""
+    stride = buffer_stride(word1).to(U64)
+    return select(stride == 0, U64.const(1), stride) * word2.to(U64)
 
 
 def buffer_unsupported(word1: U32, word3: U32) -> Bool:
@@ -46,6 +55,11 @@ def buffer_in_range(num_records: U32, soffset: U32, offset: U32, index: U32, str
     return (structured & (index < num_records)) | (~structured & raw)
 
 
+#: Where LDS and scratch appear in the flat address space: two apertures of 4 GiB that hold no host memory. Where they
+#: lie is the driver's choice on hardware.
+SHARED_BASE, PRIVATE_BASE = 0x0001_0000_0000_0000, 0x0002_0000_0000_0000
+
+
 def lds_address(address: U32, offset: U32) -> U32:
     """Byte address in LDS of a DS instruction."""
     return address + offset
@@ -56,39 +70,125 @@ def buffer_to_lds_address(m0: U32, offset: U32, lane: U32, size: int) -> U32:
     return m0 + offset + lane * size
 
 
-# ---------------------------------------------------------------- atomics
+def global_address(base: U64, offset: U64) -> U64:
+    """Byte address of a lane: SGPR base + VGPR offset, or a VGPR pair, plus the signed instruction offset."""
+    return base + offset
 
 
-def bf16_value(bits: U32) -> F32:
-    """The number that the 16 low bits mean as bfloat16."""
-    return (bits << 16).bits_as(F32)
+def global_to_lds_address(m0: U32, offset: U32, lane_number: U32, size: int) -> U32:
+    """Byte address in LDS that a global load to LDS writes: M0[17:2] dwords + instruction offset + lane * size."""
+    return (m0 & 0x3FFFC) + offset + lane_number * size
 
 
-def pk_add_bf16(old: U32, data: U32) -> U32:
-    """Two independent bfloat16 additions, each rounded to nearest even; denormals are kept."""
-    low = bf16_bits(bf16_value(old) + bf16_value(data))
-    high = bf16_bits(bf16_value(old >> 16) + bf16_value(data >> 16))
-    return low | (high << 16)
+# ---------------------------------------------------------------- transposed reads
+
+
+def transposed(dwords: Sequence[U32], bits: int) -> list[U32]:
+    """What ds_read_*_tr_* makes of the dwords that each lane has read.
+
+    In every group of 16 lanes with E elements of ``bits`` bits a lane: element n of lane l is element l % E of lane
+    n * (16 / E) + l / E. So the group's lanes hold the rows of an E x 16 tile, and each gets one column. (rocRoller's
+    tests on gfx950 expect this for all widths; the manual's drawing shows it for 16 bits.)
+    """
+    count = 32 * len(dwords) // bits
+    position = (lane() & 15) % count * bits  # of the bits that this lane gets, in the other lanes' registers
+    group = lane() & 48
+    result = [U32.const(0) for _ in dwords]
+    for number in range(count):
+        source = group + number * (16 // count) + (lane() & 15) // count
+        element = _field(dwords, source, position, bits)
+        first = number * bits
+        result[first // 32] = result[first // 32] | (element << (first % 32))
+        if first % 32 + bits > 32:
+            result[first // 32 + 1] = result[first // 32 + 1] | (element >> (32 - first % 32))
+    return result
+
+
+def _field(dwords: Sequence[U32], source: U32, position: U32, bits: int) -> U32:
+    """``bits`` bits at bit ``position`` of lane ``source``'s dwords."""
+    shuffled = [shuffle(dword, source) for dword in dwords]
+    low, high = shuffled[0], U32.const(0)
+    for number, dword in enumerate(shuffled):
+        here = (position >> 5) == number
+        low = select(here, dword, low)
+        if number + 1 < len(shuffled):
+            high = select(here, shuffled[number + 1], high)
+    return (concat(low, high) >> (position & 31).to(U64)).to(U32) & ((1 << bits) - 1)
 
 
 # ---------------------------------------------------------------- the instructions
 
 _DWORDS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16}
+_VECTOR_SPACES = {"buffer": "buffer", "global": "global", "flat": "flat"}
 
 
-def _declare(mnemonic: str, space: str, kind: str, element: type[Integer], count: int) -> None:
-    register(Access(mnemonic, space, kind, element, count))
+def _declare(mnemonic: str, space: str, kind: str, element: type[Value], count: int = 1, **more: Any) -> None:
+    register(Access(mnemonic, space, kind, element, count, **more))
 
 
 for _name, _count in _DWORDS.items():
     if _name != "dwordx3":
         _declare(f"s_load_{_name}", "scalar", "load", U32, _count)
-    if _count <= 4:
-        _declare(f"buffer_load_{_name}", "buffer", "load", U32, _count)
-        _declare(f"buffer_store_{_name}", "buffer", "store", U32, _count)
+        _declare(f"s_buffer_load_{_name}", "scalar_buffer", "load", U32, _count)
+        if _count <= 4:
+            _declare(f"s_store_{_name}", "scalar", "store", U32, _count)
+            _declare(f"s_buffer_store_{_name}", "scalar_buffer", "store", U32, _count)
+
+for _prefix, _space in _VECTOR_SPACES.items():
+    for _name, _count in _DWORDS.items():
+        if _count <= 4:
+            _declare(f"{_prefix}_load_{_name}", _space, "load", U32, _count)
+            _declare(f"{_prefix}_store_{_name}", _space, "store", U32, _count)
+    for _name, _element in (("ubyte", U8), ("sbyte", I8), ("ushort", U16), ("sshort", I16)):
+        _declare(f"{_prefix}_load_{_name}", _space, "load", _element)
+    for _name, _element in (("byte", U8), ("short", U16)):
+        _declare(f"{_prefix}_store_{_name}", _space, "store", _element)
+        _declare(f"{_prefix}_store_{_name}_d16_hi", _space, "store", _element, half="high")
+    for _name, _element in (("ubyte", U8), ("sbyte", I8), ("short", I16)):
+        _declare(f"{_prefix}_load_{_name}_d16", _space, "load", _element, half="low")
+        _declare(f"{_prefix}_load_{_name}_d16_hi", _space, "load", _element, half="high")
+
+for _name, _element, _count in (
+    ("ubyte", U8, 1), ("sbyte", I8, 1), ("ushort", U16, 1), ("sshort", I16, 1),
+    ("dword", U32, 1), ("dwordx3", U32, 3), ("dwordx4", U32, 4),
+):  # fmt: skip
+    _declare(f"global_load_lds_{_name}", "global", "load", _element, _count, to_lds=True)
 
 for _bits in (32, 64, 96, 128):
     _declare(f"ds_read_b{_bits}", "lds", "load", U32, _bits // 32)
     _declare(f"ds_write_b{_bits}", "lds", "store", U32, _bits // 32)
 
-register(Access("buffer_atomic_pk_add_bf16", "buffer", "atomic", U32, update=pk_add_bf16))
+for _name, _element in (("u8", U8), ("i8", I8), ("u16", U16), ("i16", I16)):
+    _declare(f"ds_read_{_name}", "lds", "load", _element)
+    if _name != "i16":
+        _declare(f"ds_read_{_name}_d16", "lds", "load", _element, half="low")
+        _declare(f"ds_read_{_name}_d16_hi", "lds", "load", _element, half="high")
+for _name, _element in (("b8", U8), ("b16", U16)):
+    _declare(f"ds_write_{_name}", "lds", "store", _element)
+    _declare(f"ds_write_{_name}_d16_hi", "lds", "store", _element, half="high")
+
+for _bits in (32, 64):
+    for _name, _unit in (("", _bits // 8), ("st64", 64 * _bits // 8)):
+        _declare(f"ds_read2{_name}_b{_bits}", "lds", "load", U32, _bits // 16, pair=_unit)
+        _declare(f"ds_write2{_name}_b{_bits}", "lds", "store", U32, _bits // 16, pair=_unit)
+
+for _name, _bits in (("b64_tr_b16", 16), ("b64_tr_b8", 8), ("b64_tr_b4", 4), ("b96_tr_b6", 6)):
+    _declare(f"ds_read_{_name}", "lds", "load", U32, 3 if _bits == 6 else 2, tile=_bits)
+
+
+def _declare_atomic(mnemonic: str, space: str, element: type[Value], update: Callable[..., Any]) -> None:
+    _declare(mnemonic, space, "atomic", element, update=update)
+
+
+for _operation in (*ATOMICS, *PACKED):
+    for _name, _element, _update in _operation.vector:
+        for _prefix, _space in _VECTOR_SPACES.items():
+            _declare_atomic(f"{_prefix}_atomic_{_name}", _space, _element, _update)
+    for _name, _element, _update in _operation.scalar:
+        _declare_atomic(f"s_atomic_{_name}", "scalar", _element, _update)
+        _declare_atomic(f"s_buffer_atomic_{_name}", "scalar_buffer", _element, _update)
+    for _name, _element, _update in _operation.lds:
+        _stem, _, _type = _name.rpartition("_")
+        if _operation.plain_lds:
+            _declare(f"ds_{_name}", "lds", "atomic", _element, update=_update)
+        _declare(f"ds_{_stem}_rtn_{_type}", "lds", "atomic", _element, update=_update, returns=True)

@@ -27,8 +27,15 @@ class Compute:
         results: types of what is written: destinations in order, then machine state.
         exact: whether the definition is bit for bit what the manual states.
         note: where it is not, how it differs; where the manual is silent, what was assumed.
-        denormals: "mode" when F32 operands and results obey MODE's denormal setting, "keep" when they never flush.
+        denormals: "mode" when float operands and results obey MODE's denormal setting, "keep" when they never flush,
+            "flush" when those of f32 always do.
         all_lanes: written whatever EXEC says.
+        packed: the meaning is of one element; it is applied to the low and to the high elements of the operands.
+        mixed: each source may be f32 or f16, as OP_SEL_HI says.
+        half: where a 16-bit result goes: "" (low half, the high one zeroed), "keep" (the half that OP_SEL says, the other
+            preserved), "low" or "high" (the other preserved).
+        saturates: with CLAMP an integer result is limited to its type's range; the meaning holds in 64 bits.
+        exchanges: all operands are sources and destinations; the first is the parameter ``d``.
     """
 
     mnemonic: str
@@ -40,6 +47,15 @@ class Compute:
     note: str = ""
     denormals: str = "mode"
     all_lanes: bool = False
+    packed: bool = False
+    mixed: bool = False
+    half: str = ""
+    saturates: bool = False
+    exchanges: bool = False
+
+    def takes(self, kind: type[Value]) -> bool:
+        """Whether a parameter has this type."""
+        return any(source is kind for _, source in self.sources)
 
 
 @dataclass(frozen=True)
@@ -56,7 +72,8 @@ class Control:
     """An instruction that steers the wave rather than computes.
 
     Attributes:
-        action: "nothing", "end", "barrier", "wait" (a point where memory must have completed), "index_on", "index_off".
+        action: "nothing", "end", "barrier", "wait" (a point where memory must have completed), "index_on" (and
+            "index_number", "index_roles", which change one part), "index_off", "skip" (VSKIP), "mode" (MODE).
     """
 
     mnemonic: str
@@ -68,11 +85,17 @@ class Access:
     """A memory instruction: ``count`` elements of ``element`` in ``space`` for every lane (scalar: once).
 
     Attributes:
-        space: "scalar", "buffer" or "lds".
+        space: "scalar", "scalar_buffer", "buffer", "global" or "lds".
         kind: "load", "store" or "atomic".
-        element: type of one element in memory; smaller than a dword it is extended by its sign.
+        element: type of one element in memory; one smaller than a dword is extended by its sign.
         count: elements in consecutive memory and registers.
-        update: for atomics, (old, data) -> new, over one element.
+        half: for the D16 forms, the half of the register that takes part: "low" or "high"; a load leaves the other.
+        pair: for the forms with two offsets, the bytes that one unit of an offset counts; else 0. Each offset addresses
+            half of the elements.
+        update: for atomics, (old, data) -> new, or (old, data, compare) -> new, over one element.
+        returns: for LDS atomics, whether the old value is written back (elsewhere a modifier says so).
+        tile: for transposing LDS reads, the bits of one matrix element.
+        to_lds: whether the loaded data go to LDS instead of registers (for buffers a modifier says so).
     """
 
     mnemonic: str
@@ -80,7 +103,22 @@ class Access:
     kind: str
     element: type[Value]
     count: int = 1
-    update: Callable[[Any, Any], Any] | None = None
+    half: str = ""
+    pair: int = 0
+    update: Callable[..., Any] | None = None
+    returns: bool = False
+    tile: int = 0
+    to_lds: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes a lane accesses, all elements together."""
+        return self.element.bits // 8 * self.count
+
+    @property
+    def compares(self) -> bool:
+        """Whether an atomic takes a second value to compare with."""
+        return self.update is not None and len(inspect.signature(self.update).parameters) == 3
 
 
 @dataclass(frozen=True)
@@ -148,9 +186,11 @@ def compute(unit: str, mnemonic: str, meaning: Callable[..., Any], **properties:
 F = Callable[..., Any]
 
 
-def salu(meaning: F) -> F:
-    """Decorator: a scalar instruction named like the function."""
-    compute("salu", meaning.__name__, meaning)
+def salu(meaning: F | None = None, **properties: Any) -> Any:
+    """Decorator: a scalar instruction named like the function; ``properties`` are ``Compute``'s."""
+    if meaning is None:
+        return lambda function: salu(function, **properties)
+    compute("salu", meaning.__name__, meaning, **properties)
     return meaning
 
 

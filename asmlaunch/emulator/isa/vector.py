@@ -4,6 +4,7 @@ opcodes).
 
 from collections.abc import Callable
 
+from asmlaunch.emulator.isa.floats import bf16_bits
 from asmlaunch.emulator.isa.language import (
     F32,
     I32,
@@ -15,7 +16,6 @@ from asmlaunch.emulator.isa.language import (
     Mask,
     Sgpr,
     count_trailing_zeros,
-    is_nan,
     lane,
     mask,
     read_lane,
@@ -126,13 +126,6 @@ def v_cvt_u32_f32(s0: F32) -> U32:
     return truncate(s0, U32)
 
 
-def bf16_bits(value: F32) -> U32:
-    """The 16 bits of ``value`` as bfloat16, rounded to nearest even; a NaN stays one and becomes quiet."""
-    bits = value.bits_as(U32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return select(is_nan(value), (bits >> 16) | 0x40, rounded)
-
-
 @valu(denormals="keep", note="NaN payloads and f32 denormals: the manual is silent; kept here")
 def v_cvt_pk_bf16_f32(s0: F32, s1: F32) -> U32:
     return bf16_bits(s0) | (bf16_bits(s1) << 16)
@@ -166,7 +159,7 @@ def v_readfirstlane_b32(s0: U32, exec: Exec) -> Sgpr:
     return read_lane(s0, count_trailing_zeros(exec).to(U32) & 63).bits_as(Sgpr)
 
 
-@valu
+@valu(exchanges=True)
 def v_permlane16_swap_b32(d: U32, s0: U32) -> tuple[U32, U32]:
     odd_row = (lane() & 16) != 0
     return select(odd_row, shuffle(s0, lane() ^ 16), d), select(odd_row, s0, shuffle(d, lane() ^ 16))

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 from llvmlite import ir
 
 from asmlaunch.emulator.build import Code, i32, i64
-from asmlaunch.emulator.lower import I1, I32, I64, PTR, Lowering, call, overload
+from asmlaunch.emulator.isa import memory
+from asmlaunch.emulator.isa.language import Float, Integer
+from asmlaunch.emulator.isa.table import Access
+from asmlaunch.emulator.lower import I1, I16, I32, I64, PTR, Lowering, call, given, overload
 from asmlaunch.emulator.native.helpers import ROW, VOID
 from asmlaunch.emulator.state import LANES, RECORD, REGION, WAVE, Fault, Status
 
@@ -143,3 +147,227 @@ def lanes_from_rows(code: Code, count: int, pointer_of: Callable[[ir.Value], ir.
         target = pointer_of(lane_number)
         for register in range(count):
             code.store(code.load(code.at(slot, register * ROW), I32, 4), code.at(target, register * 4), 1)
+
+
+# ---------------------------------------------------------------- element by element
+
+
+class Space(Protocol):
+    """A memory: which addresses exist, and where they are on the host."""
+
+    read_fault: Fault
+    write_fault: Fault
+
+    def allowed(self, address: ir.Value, size: int, write: bool) -> ir.Value:
+        """Whether ``size`` bytes at ``address`` exist and may be accessed (i1)."""
+
+    def pointer(self, address: ir.Value) -> ir.Value:
+        """The host's address of an allowed ``address``."""
+
+
+class GlobalSpace:
+    """The arrays of the launch; addresses are the host's."""
+
+    read_fault, write_fault = Fault.READ, Fault.WRITE
+
+    def __init__(self, code: Checked) -> None:
+        self._code = code
+
+    def allowed(self, address: ir.Value, size: int, write: bool) -> ir.Value:
+        """Whether one region holds it all."""
+        return self._code.in_region(address, self._code.builder.add(address, i64(size)), write)
+
+    def pointer(self, address: ir.Value) -> ir.Value:
+        """The address itself."""
+        return self._code.builder.inttoptr(address, PTR)
+
+
+class LdsSpace:
+    """The workgroup's LDS; addresses count from its start."""
+
+    read_fault, write_fault = Fault.LDS_READ, Fault.LDS_WRITE
+
+    def __init__(self, code: Checked) -> None:
+        self._code = code
+        self._base = code.get_pointer(code.wave, WAVE, "lds")
+        self.limit = code.builder.zext(code.get(code.wave, WAVE, "lds_size"), I64)
+
+    def allowed(self, address: ir.Value, size: int, write: bool) -> ir.Value:
+        """Whether it lies inside the allocation."""
+        return self._code.builder.icmp_unsigned("<=", self._code.builder.add(address, i64(size)), self.limit)
+
+    def pointer(self, address: ir.Value) -> ir.Value:
+        """From the allocation's start."""
+        return self._code.at(self._base, address)
+
+
+class FlatSpace:
+    """Global memory with LDS at its aperture: the addresses whose high dword is that of src_shared_base."""
+
+    read_fault, write_fault = Fault.READ, Fault.WRITE
+
+    def __init__(self, code: Checked) -> None:
+        self._build = code.builder
+        self._global, self._lds = GlobalSpace(code), LdsSpace(code)
+
+    def _in_lds(self, address: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Whether the address is in the aperture, and where there."""
+        build = self._build
+        inside = build.icmp_unsigned("==", build.lshr(address, i64(32)), i64(memory.SHARED_BASE >> 32))
+        return inside, build.and_(address, i64(0xFFFFFFFF))
+
+    def allowed(self, address: ir.Value, size: int, write: bool) -> ir.Value:
+        """What the memory behind the address says."""
+        inside, place = self._in_lds(address)
+        there = self._lds.allowed(place, size, write)
+        return self._build.select(inside, there, self._global.allowed(address, size, write))
+
+    def pointer(self, address: ir.Value) -> ir.Value:
+        """Where the memory behind the address has it."""
+        inside, place = self._in_lds(address)
+        return self._build.select(inside, self._lds.pointer(place), self._global.pointer(address))
+
+
+class Registers(Protocol):
+    """Where a lane's dwords of an access are: VGPR rows, consecutive SGPRs, or a slot of LDS."""
+
+    def __call__(self, lane_number: ir.Value, number: int) -> ir.Value:
+        """Pointer to dword ``number``."""
+
+
+def vector_registers(code: Checked, first: ir.Value) -> Registers:
+    """Consecutive VGPRs from the one whose row starts at ``first``."""
+    return lambda lane_number, number: code.lane_slot(code.at(first, number * ROW), lane_number, 4)
+
+
+def scalar_registers(code: Checked, first: ir.Value) -> Registers:
+    """Consecutive SGPRs."""
+    return lambda lane_number, number: code.at(first, 4 * number)
+
+
+def lds_stride(access: Access) -> int:
+    """Bytes from one lane's place in LDS to the next one's, for loads that go there: the wide ones take 16."""
+    return 4 if access.count == 1 else 16
+
+
+def lds_registers(code: Checked, place: ir.Value, count: int, lane_number: ir.Value) -> Registers:
+    """``count`` dwords of LDS from byte ``place``, as the destination of a load; dwords outside the allocation are
+    recorded, and go to the scratch dword that follows it (state of a workgroup: ``machine``).
+    """
+    build, space = code.builder, LdsSpace(code)
+    pointers = []
+    for number in range(count):
+        wide = build.add(build.zext(place, I64), i64(4 * number))
+        inside = space.allowed(wide, 4, True)
+        with build.if_then(build.not_(inside)):
+            code.record(Fault.LDS_WRITE, lane_number, wide, 4)
+        pointers.append(space.pointer(build.select(inside, wide, space.limit)))
+    return lambda _lane_number, number: pointers[number]
+
+
+def move_element(
+    code: Checked, access: Access, space: Space, lane_number: ir.Value, number: int, address: ir.Value,
+    valid: ir.Value | None, registers: Registers, returned: Registers | None,
+) -> None:  # fmt: skip
+    """Element ``number`` of one lane's access: load, store or atomic, with its checks.
+
+    Args:
+        address: of this element (i64).
+        valid: where false, a load gives 0 and anything else is dropped, without a record (i1); None: always true.
+        registers: of the data; of an atomic's operands one after the other.
+        returned: where an atomic's old value goes, or None.
+    """
+    build = code.builder
+    size, writes = access.element.bits // 8, access.kind != "load"
+    loads_into = returned if writes else registers
+    if loads_into is not None:
+        _put(code, access, loads_into, lane_number, number, ir.Constant(ir.IntType(8 * size), 0))
+
+    def move() -> None:
+        with build.if_else(space.allowed(address, size, writes)) as (inside, outside):
+            with inside:
+                pointer = space.pointer(address)
+                if access.kind == "load":
+                    value = code.load(pointer, ir.IntType(8 * size), 1)
+                    _put(code, access, registers, lane_number, number, value)
+                elif access.kind == "store":
+                    code.store(_get(code, access, registers, lane_number, number), pointer, 1)
+                else:
+                    _atomic(code, access, pointer, lane_number, registers, returned)
+            with outside:
+                code.record(space.write_fault if writes else space.read_fault, lane_number, address, size)
+
+    if valid is None:
+        move()
+    else:
+        with build.if_then(valid):
+            move()
+
+
+def _put(
+    code: Checked, access: Access, registers: Registers, lane_number: ir.Value, number: int, value: ir.Value
+) -> None:
+    """A loaded element into its register."""
+    build, width = code.builder, access.element.bits
+    if width == 64:
+        for half in range(2):
+            part = build.trunc(build.lshr(value, i64(32 * half)), I32)
+            code.store(part, registers(lane_number, 2 * number + half), 4)
+        return
+    signed = issubclass(access.element, Integer) and access.element.signed
+    slot = registers(lane_number, number)
+    if access.half:
+        if width < 16:
+            value = (build.sext if signed else build.zext)(value, I16)
+        code.store(value, code.at(slot, 2 if access.half == "high" else 0), 2)
+        return
+    if width < 32:
+        value = (build.sext if signed else build.zext)(value, I32)
+    code.store(value, slot, 4)
+
+
+def _get(code: Checked, access: Access, registers: Registers, lane_number: ir.Value, number: int) -> ir.Value:
+    """An element to store, from its register."""
+    build, width = code.builder, access.element.bits
+    if width == 64:
+        low, high = (
+            build.zext(code.load(registers(lane_number, 2 * number + half), I32, 4), I64) for half in range(2)
+        )
+        return build.or_(low, build.shl(high, i64(32)))
+    value = code.load(registers(lane_number, number), I32, 4)
+    if access.half == "high":
+        value = build.lshr(value, i32(16))
+    return value if width == 32 else build.trunc(value, ir.IntType(width))
+
+
+def _atomic(
+    code: Checked, access: Access, pointer: ir.Value, lane_number: ir.Value, registers: Registers,
+    returned: Registers | None,
+) -> None:  # fmt: skip
+    """Compare and swap until nobody else came between."""
+    build = code.builder
+    assert access.update is not None
+    kind, integer = access.element, ir.IntType(access.element.bits)
+    data = [_get(code, access, registers, lane_number, number) for number in range(2 if access.compares else 1)]
+    before = code.load(pointer, integer, access.element.bits // 8)
+    start, retry, done = build.block, build.append_basic_block("retry"), build.append_basic_block("swapped")
+    build.branch(retry)
+    build.position_at_end(retry)
+    old = build.phi(integer)
+    old.add_incoming(before, start)
+    new = code.lowering()(access.update, *(_typed(code, kind, value) for value in (old, *data))).ir
+    if issubclass(kind, Float):
+        new = build.bitcast(new, integer)
+    pair = build.cmpxchg(pointer, old, new, "monotonic", "monotonic")
+    old.add_incoming(build.extract_value(pair, 0), build.block)
+    build.cbranch(build.extract_value(pair, 1), done, retry)
+    build.position_at_end(done)
+    if returned is not None:
+        _put(code, access, returned, lane_number, 0, old)
+
+
+def _typed(code: Checked, kind: Any, bits: ir.Value) -> Any:
+    """Integer bits as a value of an element's type."""
+    if issubclass(kind, Float):
+        return given(kind, code.builder.bitcast(bits, {32: ir.FloatType(), 64: ir.DoubleType()}[kind.bits]))
+    return given(kind, bits)

@@ -12,7 +12,16 @@ from asmlaunch.emulator.isa import memory
 from asmlaunch.emulator.isa.language import U32, U64, Bool
 from asmlaunch.emulator.isa.table import Access
 from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, lanes, splat
-from asmlaunch.emulator.native.access import Checked, lanes_from_rows, rows_from_lanes
+from asmlaunch.emulator.native.access import (
+    Checked,
+    GlobalSpace,
+    lanes_from_rows,
+    lds_registers,
+    lds_stride,
+    move_element,
+    rows_from_lanes,
+    vector_registers,
+)
 from asmlaunch.emulator.native.helpers import ROW, helpers
 from asmlaunch.emulator.state import LANES, WAVE, Fault
 
@@ -24,6 +33,7 @@ class BufferForm:
     offen: bool
     idxen: bool
     lds: bool
+    returns: bool = False
 
     def __str__(self) -> str:
         return "".join(f"_{name}" for name, on in vars(self).items() if on) or "_plain"
@@ -31,10 +41,10 @@ class BufferForm:
 
 #: Arguments of a buffer helper after (wave, number).
 BUFFER_ARGS = ["registers", "address", "word0", "word1", "word2", "word3", "soffset", "offset", "mask", "m0"]
-_BUFFER_TYPES = [PTR, PTR, I32, I32, I32, I32, I32, I32, I64, I32]
+BUFFER_TYPES = [PTR, PTR, I32, I32, I32, I32, I32, I32, I64, I32]
 
 
-class _BufferLanes:
+class BufferLanes:
     """Addresses and range checks of a buffer access, for all lanes at once or for one lane."""
 
     def __init__(
@@ -71,7 +81,7 @@ def buffer(access: Access, form: BufferForm) -> str:
     """``void (wave, number, *BUFFER_ARGS)``: load to registers or LDS, store, or atomic."""
 
     def build_it(module: ir.Module, name: str) -> None:
-        code, args = Checked.helper(module, name, _BUFFER_TYPES)
+        code, args = Checked.helper(module, name, BUFFER_TYPES)
         values = dict(zip(BUFFER_ARGS, args, strict=True))
         build = code.builder
         low = code.lowering()
@@ -79,7 +89,7 @@ def buffer(access: Access, form: BufferForm) -> str:
         with build.if_then(strange):
             code.record(Fault.DESCRIPTOR, i32(0), i64(0), 0)
             build.ret_void()
-        if access.kind != "atomic":
+        if access.kind != "atomic" and access.element is U32:
             _buffer_fast(code, access, form, values)
         _buffer_lane_by_lane(code, access, form, values)
         build.ret_void()
@@ -97,8 +107,8 @@ def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[s
     """All lanes on, each wholly inside the buffer or wholly outside, and those inside all in one array: no check a lane.
     Lanes outside the buffer read zeros and write to nowhere. Returns from the helper when it applies.
     """
-    build, size = code.builder, 4 * access.count
-    everything = _BufferLanes(code, form, values, None)
+    build, size, stride = code.builder, access.nbytes, lds_stride(access)
+    everything = BufferLanes(code, form, values, None)
     starts = lanes(build, everything.start)
     inside, partly = (lanes(build, everything.valid(end)) for end in (size, 4))
     lowest = code.reduce("umin", build.select(inside, starts, splat(build, i64(-1))))
@@ -111,8 +121,8 @@ def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[s
         build.or_(one_array, nowhere),
     ]
     if form.lds:
-        first = _lds_slot(code, values, i32(0), size)
-        last = build.add(build.zext(first, I64), i64(LANES * size))
+        first = _lds_slot(code, values, i32(0), stride)
+        last = build.add(build.zext(first, I64), i64(LANES * stride))
         conditions.append(build.icmp_unsigned("<=", last, build.zext(code.get(code.wave, WAVE, "lds_size"), I64)))
     with build.if_then(code.all_of(*conditions)):
         table, elsewhere = code.local(I64, LANES), code.local(I32, access.count)
@@ -127,7 +137,7 @@ def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[s
             lds = code.get_pointer(code.wave, WAVE, "lds")
             kind = ir.VectorType(I32, access.count)
             with code.loop(LANES) as lane_number:
-                target = code.at(lds, build.zext(_lds_slot(code, values, lane_number, size), I64))
+                target = code.at(lds, build.zext(_lds_slot(code, values, lane_number, stride), I64))
                 code.store(code.load(pointer_of(lane_number), kind, 1), target, 1)
         elif access.kind == "load":
             rows_from_lanes(code, access.count, pointer_of, values["registers"])
@@ -137,58 +147,18 @@ def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[s
 
 
 def _buffer_lane_by_lane(code: Checked, access: Access, form: BufferForm, values: dict[str, ir.Value]) -> None:
-    build = code.builder
-    writes = access.kind != "load"
+    build, size = code.builder, access.element.bits // 8
     with code.active_lanes(values["mask"]) as lane_number:
-        one = _BufferLanes(code, form, values, lane_number)
-        for piece in range(access.count):
-            address = build.add(one.start.ir, i64(4 * piece))
-            pointer = build.inttoptr(address, PTR)
-            if form.lds:
-                place = build.add(_lds_slot(code, values, lane_number, 4 * access.count), i32(4 * piece))
-                slot = _lds_pointer(code, place, lane_number)
-            else:
-                slot = code.lane_slot(code.at(values["registers"], piece * ROW), lane_number, 4)
-            if not writes:
-                code.store(i32(0), slot, 1)
-            with build.if_then(one.valid(4 * (piece + 1)).ir):
-                allowed = code.in_region(address, build.add(address, i64(4)), writes)
-                with build.if_else(allowed) as (inside, outside):
-                    with inside:
-                        if access.kind == "load":
-                            code.store(code.load(pointer, I32, 1), slot, 1)
-                        elif access.kind == "store":
-                            code.store(code.load(slot, I32, 4), pointer, 1)
-                        else:
-                            _atomic(code, access, pointer, code.load(slot, I32, 4))
-                    with outside:
-                        code.record(Fault.WRITE if writes else Fault.READ, lane_number, address, 4)
-
-
-def _lds_pointer(code: Checked, place: ir.Value, lane_number: ir.Value) -> ir.Value:
-    """Pointer to a dword of LDS for an LDS-direct load; one outside goes to a scratch dword and is recorded."""
-    build = code.builder
-    size = build.zext(code.get(code.wave, WAVE, "lds_size"), I64)
-    wide = build.zext(place, I64)
-    inside = build.icmp_unsigned("<=", build.add(wide, i64(4)), size)
-    with build.if_then(build.not_(inside)):
-        code.record(Fault.LDS_WRITE, lane_number, wide, 4)
-    # The dword after the allocation exists for this (state of a workgroup: `machine`).
-    return code.at(code.get_pointer(code.wave, WAVE, "lds"), build.select(inside, wide, size))
-
-
-def _atomic(code: Checked, access: Access, pointer: ir.Value, data: ir.Value) -> None:
-    """Compare and swap until nobody else came between."""
-    build = code.builder
-    assert access.update is not None
-    before = code.load(pointer, I32, 4)
-    start, retry, done = build.block, build.append_basic_block("retry"), build.append_basic_block("swapped")
-    build.branch(retry)
-    build.position_at_end(retry)
-    old = build.phi(I32)
-    old.add_incoming(before, start)
-    new = code.lowering()(access.update, given(U32, old), given(U32, data)).ir
-    pair = build.cmpxchg(pointer, old, new, "monotonic", "monotonic")
-    old.add_incoming(build.extract_value(pair, 0), build.block)
-    build.cbranch(build.extract_value(pair, 1), done, retry)
-    build.position_at_end(done)
+        one = BufferLanes(code, form, values, lane_number)
+        registers = vector_registers(code, values["registers"])
+        if form.lds:
+            # In LDS an element has a dword, whatever it has in memory.
+            place = _lds_slot(code, values, lane_number, lds_stride(access))
+            registers = lds_registers(code, place, access.count, lane_number)
+        for number in range(access.count):
+            address = build.add(one.start.ir, i64(size * number))
+            valid = one.valid(access.nbytes if access.kind == "atomic" else size * (number + 1)).ir
+            move_element(
+                code, access, GlobalSpace(code), lane_number, number, address, valid, registers,
+                registers if form.returns else None,
+            )  # fmt: skip

@@ -9,47 +9,85 @@ from asmlaunch.emulator.isa import memory
 from asmlaunch.emulator.isa.language import U32
 from asmlaunch.emulator.isa.table import Access
 from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, splat
-from asmlaunch.emulator.native.access import Checked, lanes_from_rows, rows_from_lanes
-from asmlaunch.emulator.native.helpers import ROW, helpers
-from asmlaunch.emulator.state import WAVE, Fault
+from asmlaunch.emulator.native.access import (
+    Checked,
+    LdsSpace,
+    Registers,
+    lanes_from_rows,
+    move_element,
+    rows_from_lanes,
+    vector_registers,
+)
+from asmlaunch.emulator.native.helpers import helpers
+
+#: Arguments of a DS helper after (wave, number): data VGPR, second data VGPR (or the data VGPR again), VGPR for the
+#: returned value, address VGPR, the two offsets in bytes (or one and 0), EXEC.
+LDS_ARGS = ["data", "data2", "returned", "address", "offset0", "offset1", "mask"]
+LDS_TYPES = [PTR, PTR, PTR, PTR, I32, I32, I64]
 
 
 def lds(access: Access) -> str:
-    """``void (wave, number, first data VGPR, address VGPR, offset, mask)``: DS reads and writes."""
+    """``void (wave, number, *LDS_ARGS)``: DS reads, writes and atomics."""
 
     def build_it(module: ir.Module, name: str) -> None:
-        code, (registers, addresses, distance, mask) = Checked.helper(module, name, [PTR, PTR, I32, I64])
-        build, size = code.builder, 4 * access.count
-        base = code.get_pointer(code.wave, WAVE, "lds")
-        limit = build.zext(code.get(code.wave, WAVE, "lds_size"), I64)
-
-        def place_of(lane_number: ir.Value) -> ir.Value:
-            address = given(U32, code.load(code.lane_slot(addresses, lane_number, 4), I32, 4))
-            return build.zext(code.lowering()(memory.lds_address, address, given(U32, distance)).ir, I64)
-
-        column = code.load(addresses, LANES_I32, 64)
-        highest = code.reduce("umax", build.add(column, splat(build, distance)))
-        fits = build.icmp_unsigned("<=", build.add(build.zext(highest, I64), i64(size)), limit)
-        with build.if_then(build.and_(fits, build.icmp_unsigned("==", mask, i64(-1)))):
-            move = rows_from_lanes if access.kind == "load" else lanes_from_rows
-            move(code, access.count, lambda lane_number: code.at(base, place_of(lane_number)), registers)
-            build.ret_void()
-        kind = Fault.LDS_READ if access.kind == "load" else Fault.LDS_WRITE
-        with code.active_lanes(mask) as lane_number:
-            place = place_of(lane_number)
-            inside = build.icmp_unsigned("<=", build.add(place, i64(size)), limit)
-            with build.if_then(build.not_(inside)):
-                code.record(kind, lane_number, place, size)
-            for piece in range(access.count):
-                slot = code.lane_slot(code.at(registers, piece * ROW), lane_number, 4)
-                target = code.at(base, build.add(place, i64(4 * piece)))
-                if access.kind == "load":
-                    code.store(i32(0), slot, 4)
-                    with build.if_then(inside):
-                        code.store(code.load(target, I32, 1), slot, 4)
-                else:
-                    with build.if_then(inside):
-                        code.store(code.load(slot, I32, 4), target, 1)
-        build.ret_void()
+        code, args = Checked.helper(module, name, LDS_TYPES)
+        values = dict(zip(LDS_ARGS, args, strict=True))
+        if access.element is U32 and access.kind != "atomic" and not access.pair:
+            _fast(code, access, values)
+        _lane_by_lane(code, access, values)
+        code.builder.ret_void()
 
     return helpers().need(access.mnemonic, build_it)
+
+
+def place_of(code: Checked, values: dict[str, ir.Value], lane_number: ir.Value, offset: str) -> ir.Value:
+    """A lane's byte address in LDS (i64)."""
+    address = given(U32, code.load(code.lane_slot(values["address"], lane_number, 4), I32, 4))
+    place = code.lowering()(memory.lds_address, address, given(U32, values[offset])).ir
+    return code.builder.zext(place, I64)
+
+
+def _fast(code: Checked, access: Access, values: dict[str, ir.Value]) -> None:
+    """All lanes on and inside the allocation. Returns from the helper when it applies."""
+    build, space = code.builder, LdsSpace(code)
+    column = code.load(values["address"], LANES_I32, 64)
+    highest = code.reduce("umax", build.add(column, splat(build, values["offset0"])))
+    fits = space.allowed(build.zext(highest, I64), access.nbytes, access.kind == "store")
+    with build.if_then(build.and_(fits, build.icmp_unsigned("==", values["mask"], i64(-1)))):
+        move = rows_from_lanes if access.kind == "load" else lanes_from_rows
+        move(code, access.count, lambda lane: space.pointer(place_of(code, values, lane, "offset0")), values["data"])
+        build.ret_void()
+
+
+def _lane_by_lane(code: Checked, access: Access, values: dict[str, ir.Value]) -> None:
+    build, size = code.builder, access.element.bits // 8
+    data, data2 = (vector_registers(code, values[name]) for name in ("data", "data2"))
+    returned = vector_registers(code, values["returned"]) if access.returns else None
+    dwords = access.element.bits // 32
+    half = access.count // 2
+
+    def operands(lane_number: ir.Value, number: int) -> ir.Value:
+        """An atomic's second operand has a register of its own."""
+        return data2(lane_number, number - dwords) if number >= dwords else data(lane_number, number)
+
+    def stored(lane_number: ir.Value, number: int) -> ir.Value:
+        """The second offset's data too."""
+        return data2(lane_number, number - half) if number >= half else data(lane_number, number)
+
+    registers: Registers = data
+    if access.kind == "atomic" and access.compares:
+        registers = operands
+    elif access.kind == "store" and access.pair:
+        registers = stored
+    with code.active_lanes(values["mask"]) as lane_number:
+        first = place_of(code, values, lane_number, "offset0")
+        second = place_of(code, values, lane_number, "offset1") if access.pair else first
+        for number in range(access.count):
+            late = bool(access.pair) and number >= half
+            address = build.add(second if late else first, i64(size * (number - half if late else number)))
+            move_element(code, access, LdsSpace(code), lane_number, number, address, None, registers, returned)
+
+
+def unit_offsets(access: Access, offsets: tuple[int, int]) -> list[ir.Value]:
+    """The two offsets of an instruction in bytes."""
+    return [i32(offset * (access.pair or 1)) for offset in offsets]

@@ -1,4 +1,4 @@
-"""Scalar memory: s_load."""
+"""Scalar memory: loads, stores and atomics of SGPRs."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ from asmlaunch.emulator.build import i32, i64
 from asmlaunch.emulator.isa import memory
 from asmlaunch.emulator.isa.language import U64
 from asmlaunch.emulator.isa.table import Access
-from asmlaunch.emulator.lower import I32, I64, PTR, given
-from asmlaunch.emulator.native.access import Checked
+from asmlaunch.emulator.lower import I64, PTR, given
+from asmlaunch.emulator.native.access import Checked, GlobalSpace, move_element, scalar_registers
 from asmlaunch.emulator.native.helpers import helpers
-from asmlaunch.emulator.state import Fault
 
 
-def scalar_load(access: Access) -> str:
-    """``void (wave, number, first SGPR, base, offset)``: consecutive dwords into consecutive SGPRs."""
+def scalar(access: Access, returns: bool) -> str:
+    """``void (wave, number, first SGPR, base, offset, limit)``: consecutive elements and SGPRs.
+
+    ``limit`` is the size in bytes of a buffer resource: elements beyond it read as 0 and are not written. Accesses
+    without a resource give all ones.
+    """
 
     def build_it(module: ir.Module, name: str) -> None:
-        code, (registers, base, distance) = Checked.helper(module, name, [PTR, I64, I64])
-        build = code.builder
+        code, (first, base, distance, limit) = Checked.helper(module, name, [PTR, I64, I64, I64])
+        build, size = code.builder, access.element.bits // 8
         start = code.lowering()(memory.scalar_address, given(U64, base), given(U64, distance)).ir
-        with code.loop(access.count) as index:
-            address = build.add(start, build.mul(build.zext(index, I64), i64(4)))
-            slot = code.at(registers, build.mul(build.zext(index, I64), i64(4)))
-            with build.if_else(code.in_region(address, build.add(address, i64(4)), False)) as (inside, outside):
-                with inside:
-                    code.store(code.load(build.inttoptr(address, PTR), I32, 4), slot, 4)
-                with outside:
-                    code.record(Fault.READ, i32(0), address, 4)
-                    code.store(i32(0), slot, 4)
+        registers = scalar_registers(code, first)
+        for number in range(access.count):
+            address = build.add(start, i64(size * number))
+            end = build.add(build.sub(address, base), i64(size))
+            valid = build.icmp_unsigned("<=", end, limit) if access.space == "scalar_buffer" else None
+            move_element(
+                code, access, GlobalSpace(code), i32(0), number, address, valid, registers,
+                registers if returns else None,
+            )  # fmt: skip
         build.ret_void()
 
-    return helpers().need(access.mnemonic, build_it)
+    return helpers().need(f"{access.mnemonic}{'_returns' if returns else ''}", build_it)

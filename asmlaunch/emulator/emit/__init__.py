@@ -1,0 +1,1 @@
+"""Instructions of one basic block -> LLVM IR: registers, operands and one module a kind of instruction."""

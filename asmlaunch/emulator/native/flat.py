@@ -1,0 +1,109 @@
+"""Global and flat instructions: loads to registers or to LDS, stores and atomics at 64-bit addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from asmlaunch.emulator.build import i64
+from asmlaunch.emulator.isa import memory
+from asmlaunch.emulator.isa.language import U32, U64, concat
+from asmlaunch.emulator.isa.table import Access
+from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, lanes
+from asmlaunch.emulator.native.access import (
+    Checked,
+    FlatSpace,
+    GlobalSpace,
+    Space,
+    lanes_from_rows,
+    lds_registers,
+    lds_stride,
+    move_element,
+    rows_from_lanes,
+    vector_registers,
+)
+from asmlaunch.emulator.native.helpers import ROW, helpers
+from asmlaunch.emulator.state import LANES
+
+
+@dataclass(frozen=True)
+class FlatForm:
+    """What changes a helper: whether the VGPR holds an offset from an SGPR base, and whether an atomic returns."""
+
+    based: bool
+    returns: bool = False
+
+    def __str__(self) -> str:
+        return "".join(f"_{name}" for name, on in vars(self).items() if on) or "_plain"
+
+
+#: Arguments of a helper after (wave, number).
+FLAT_ARGS = ["registers", "returned", "address", "base", "offset", "mask", "m0"]
+FLAT_TYPES = [PTR, PTR, PTR, I64, I32, I64, I32]
+
+
+def flat(access: Access, form: FlatForm) -> str:
+    """``void (wave, number, *FLAT_ARGS)``; ``base`` is an SGPR pair or 0, ``offset`` the signed instruction offset."""
+
+    def build_it(module: ir.Module, name: str) -> None:
+        code, args = Checked.helper(module, name, FLAT_TYPES)
+        values = dict(zip(FLAT_ARGS, args, strict=True))
+        if access.kind != "atomic" and access.element is U32 and not access.to_lds and access.space == "global":
+            _fast(code, access, form, values)
+        _lane_by_lane(code, access, form, values)
+        code.builder.ret_void()
+
+    return helpers().need(f"{access.mnemonic}{form}", build_it)
+
+
+def start(code: Checked, form: FlatForm, values: dict[str, ir.Value], lane_number: ir.Value | None) -> Any:
+    """Byte address of one lane, or of all."""
+
+    def vgpr(index: int) -> U32:
+        place = code.at(values["address"], index * ROW)
+        if lane_number is None:
+            return given(U32, code.load(place, LANES_I32, 64))
+        return given(U32, code.load(code.lane_slot(place, lane_number, 4), I32, 4))
+
+    build, low = code.builder, code.lowering()
+    base = given(U64, build.add(values["base"], build.sext(values["offset"], I64)))
+    offset = vgpr(0).to(U64) if form.based else concat(vgpr(0), vgpr(1))
+    return low(memory.global_address, base, offset)
+
+
+def _fast(code: Checked, access: Access, form: FlatForm, values: dict[str, ir.Value]) -> None:
+    """All lanes on and inside one array. Returns from the helper when it applies."""
+    build = code.builder
+    starts = lanes(build, start(code, form, values, None))
+    full = build.icmp_unsigned("==", values["mask"], i64(-1))
+    end = build.add(code.reduce("umax", starts), i64(access.nbytes))
+    one_array = code.in_region(code.reduce("umin", starts), end, access.kind == "store")
+    with build.if_then(build.and_(full, one_array)):
+        table = code.local(I64, LANES)
+        code.store(starts, table, 8)
+
+        def pointer_of(lane_number: ir.Value) -> ir.Value:
+            return build.inttoptr(code.load(code.lane_slot(table, lane_number, 8), I64, 8), PTR)
+
+        move = rows_from_lanes if access.kind == "load" else lanes_from_rows
+        move(code, access.count, pointer_of, values["registers"])
+        build.ret_void()
+
+
+def _lane_by_lane(code: Checked, access: Access, form: FlatForm, values: dict[str, ir.Value]) -> None:
+    build, size = code.builder, access.element.bits // 8
+    space: Space = FlatSpace(code) if access.space == "flat" else GlobalSpace(code)
+    returned = vector_registers(code, values["returned"]) if form.returns else None
+    with code.active_lanes(values["mask"]) as lane_number:
+        start = start(code, form, values, lane_number).ir
+        registers = vector_registers(code, values["registers"])
+        if access.to_lds:
+            m0, distance = given(U32, values["m0"]), given(U32, values["offset"])
+            stride = lds_stride(access)
+            place = code.lowering()(memory.global_to_lds_address, m0, distance, given(U32, lane_number), stride).ir
+            registers = lds_registers(code, place, access.count, lane_number)
+        for number in range(access.count):
+            address = build.add(start, i64(size * number))
+            move_element(code, access, space, lane_number, number, address, None, registers, returned)

@@ -1,0 +1,93 @@
+"""Getting a kernel ready to run: decoded and compiled, or loaded from what an earlier process compiled."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asmlaunch.codeobject import KernelInfo
+from asmlaunch.emulator import cache, jit, program
+from asmlaunch.emulator.compile import compile_blocks
+from asmlaunch.emulator.isa.table import Access, Mfma, find
+from asmlaunch.emulator.native.helpers import helpers
+
+
+@dataclass
+class CompiledKernel:
+    """Native code of one kernel for one way of stopping.
+
+    Attributes:
+        kernel: what it was made from.
+        program: its blocks.
+        table: addresses of the block functions.
+        models: arithmetic models of the matrix instructions it uses.
+        atomics: whether it has memory atomics, whose order may show in the result.
+    """
+
+    kernel: KernelInfo
+    program: program.Program
+    table: NDArray[np.uint64]
+    models: tuple[str, ...]
+    atomics: bool
+    code: jit.Loaded = field(repr=False)
+
+
+def compile_kernel(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> CompiledKernel:
+    """Decode, check and compile a kernel, or load it from the cache on disk.
+
+    Args:
+        waits: let waves stop at every ``s_waitcnt``.
+        full_exec: every wave starts with all 64 lanes on.
+
+    Raises:
+        CodeObjectError: damaged machine code.
+        UnsupportedInstructionError: an instruction, modifier or mode that the emulator does not define; names all of
+        them.
+    """
+    inputs = (
+        hashlib.sha256(kernel.text).hexdigest(), kernel.text_address, kernel.code_address, kernel.name,
+        str(kernel.target), repr(kernel.descriptor), waits, full_exec,
+    )  # fmt: skip
+    entry = cache.load("kernel", inputs)
+    if entry is None or not all(map(helpers().load, entry["needs"])):
+        entry = _compile(kernel, waits, full_exec)
+        cache.store("kernel", inputs, entry)
+    parsed = program.from_cache(kernel, entry["program"])
+    code = jit.Loaded(entry["object"])
+    table = np.array([code.address(f"block{block.index}") for block in parsed.blocks], np.uint64)
+    definitions = [find(one.mnemonic) for one in parsed.instructions()]
+    models = sorted({definition.model for definition in definitions if isinstance(definition, Mfma)})
+    atomics = any(isinstance(definition, Access) and definition.kind == "atomic" for definition in definitions)
+    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, code)
+
+
+def _compile(kernel: KernelInfo, waits: bool, full_exec: bool) -> dict[str, Any]:
+    with _no_collection():
+        parsed = program.build(kernel, waits=waits, full_exec=full_exec)
+        with jit.LOCK, helpers().noting() as needs:
+            text = compile_blocks(parsed)
+        return {
+            "program": program.to_cache(parsed),
+            # Blocks spend their time in helpers: code generation without optimisation is as fast to run.
+            "object": jit.compile_object(text, 0),
+            "needs": list(needs),
+        }
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A compilation makes a million objects and no garbage: collecting costs a tenth of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
