@@ -6,6 +6,9 @@ from asmlaunch.abi.binding import bind
 from asmlaunch.abi.diff import Diff, FieldDiff, diff
 from asmlaunch.abi.hexdump import Dump, find_dumps, hexdump, parse_hexdump, read_dumps
 from asmlaunch.abi.hidden import hidden_values
+from asmlaunch.abi.kernel_diff import KernelDiff, diff_kernels
+from asmlaunch.abi.manifests import check_manifests, read_manifest
+from asmlaunch.abi.map import KernargMap, kernarg_map
 from asmlaunch.abi.reflect import schema_from_metadata
 from asmlaunch.abi.schema import Field, KernargSchema
 
@@ -16,16 +19,22 @@ __all__ = [
     "Dump",
     "Field",
     "FieldDiff",
+    "KernargMap",
     "KernargSchema",
+    "KernelDiff",
     "LiveBytes",
     "audit",
     "bind",
+    "check_manifests",
     "diff",
+    "diff_kernels",
     "find_dumps",
     "hexdump",
     "hidden_values",
+    "kernarg_map",
     "parse_hexdump",
     "read_dumps",
+    "read_manifest",
     "resolve",
     "schema_from_metadata",
 ]
