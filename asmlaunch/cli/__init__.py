@@ -1,4 +1,4 @@
-"""The command line: ``asmlaunch inspect | hexdump | diff | verify``."""
+"""The command line: ``asmlaunch inspect | hexdump | diff | audit | verify``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import diff, hexdump, inspect, verify
+from asmlaunch.cli import audit, diff, hexdump, inspect, verify
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
 
@@ -37,10 +37,12 @@ app = typer.Typer(
 
     A code object holds machine code and a description of its arguments, but no source. These commands show
     what is inside one (**inspect**), read and compare the argument bytes that a launch passes (**hexdump**,
-    **diff**), and run a kernel to check its numbers (**verify**), on the CPU when there is no AMD GPU.
+    **diff**), say what is wrong with them (**audit**), and run a kernel to check its numbers (**verify**), on the CPU
+    when there is no AMD GPU.
     """,
 )
 app.command("inspect")(inspect.inspect)
 app.command("hexdump")(hexdump.hexdump)
 app.command("diff")(diff.diff)
+app.command("audit")(audit.audit)
 app.add_typer(verify.app, name="verify")

@@ -10,25 +10,34 @@ from typing import Any
 from asmlaunch import abi, codeobject
 from asmlaunch.abi import Dump, KernargSchema, parse_hexdump, schema_from_metadata
 from asmlaunch.abi.families import family_of
+from asmlaunch.codeobject import KernelInfo
 from asmlaunch.errors import DumpError, KernelNotFoundError
 
 FORMATS = "a hexdump in AITER's table format (lines may be missing), raw bytes, or JSON with argument values by name"
 
 
-def schema_of(object_file: Path | None, name: str | None) -> KernargSchema | None:
-    """Schema of a kernel of an object file: its family's, else what its metadata describes; None without a file.
+def kernel_of(object_file: Path, name: str | None) -> KernelInfo:
+    """The kernel of that name of an object file, or its only one.
 
     Raises:
         KernelNotFoundError: no such kernel, or several and no name. CodeObjectError: not a code object.
     """
-    if object_file is None:
-        return None
     kernels = codeobject.read(object_file).kernels
     if name is None and len(kernels) != 1:
         raise KernelNotFoundError(
             f"{object_file} holds {len(kernels)} kernels", need=f"--name, one of {', '.join(kernels)}"
         )
-    kernel = kernels[name or next(iter(kernels))]
+    return kernels[name or next(iter(kernels))]
+
+
+def schema_of(object_file: Path | None, name: str | None) -> KernargSchema | None:
+    """Schema of a kernel of an object file: its family's, else what its metadata describes; None without a file.
+
+    Raises: what ``kernel_of`` raises.
+    """
+    if object_file is None:
+        return None
+    kernel = kernel_of(object_file, name)
     family = family_of(kernel)
     return family.schema(kernel) if family else schema_from_metadata(kernel)
 

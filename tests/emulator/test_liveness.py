@@ -317,7 +317,7 @@ def test_json_is_plain() -> None:
     answer = json.loads(json.dumps(analysed(PROGRAM).to_json(SCHEMA)))
     assert (answer["loaded"], answer["used"], answer["complete"]) == ([[0, 16]], [[0, 8]], True)
     assert answer["uses"]["address"] == [[0, 8]]
-    assert [field["status"] for field in answer["fields"]] == ["used", "loaded, not used", "never loaded"]
+    assert [field["status"] for field in answer["fields"]] == ["used", "loaded, unused", "never loaded"]
 
 
 def test_tables() -> None:
@@ -327,7 +327,7 @@ def test_tables() -> None:
     console.print(result.table(SCHEMA))
     console.print(analysed(UNKNOWN["lane offset"] + "\ns_endpgm"))
     text = console.export_text()
-    for line in ("0..7", "8..15", "loaded, not used", "never loaded", "loaded at 0x1000"):
+    for line in ("0..7", "8..15", "loaded, unused", "never loaded", "loaded at 0x1000"):
         assert line in text
 
 

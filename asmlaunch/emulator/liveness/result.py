@@ -10,9 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
+from asmlaunch.abi.audit import LiveBytes
 from asmlaunch.abi.schema import Field, KernargSchema
 from asmlaunch.codeobject import KernelInfo
-from asmlaunch.emulator.liveness.analysis import UNKNOWN, Load, Sink, analyse, bytes_of
+from asmlaunch.emulator.liveness.analysis import Load, Sink, analyse, bytes_of
 from asmlaunch.emulator.liveness.effects import Use
 
 
@@ -20,7 +21,7 @@ class Status(Enum):
     """What the machine code does with a field."""
 
     NEVER = "never loaded"
-    UNUSED = "loaded, not used"
+    UNUSED = "loaded, unused"
     USED = "used"
     UNKNOWN = "unknown"
 
@@ -133,6 +134,10 @@ class Liveness:
             if field.role != "padding"
         }
 
+    def live_bytes(self) -> LiveBytes | None:
+        """The form that ``abi.audit`` takes; None where the analysis cannot vouch for bytes it did not see loaded."""
+        return LiveBytes(tuple(ranges(self.loaded)), tuple(ranges(self.used))) if self.complete else None
+
     def to_json(self, schema: KernargSchema | None = None) -> dict[str, Any]:
         """Plain values, for ``json.dumps``; byte sets as ``[first, past the last]`` ranges."""
         answer: dict[str, Any] = {
@@ -210,6 +215,3 @@ def liveness(kernel: KernelInfo) -> Liveness:
     """
     flow = analyse(kernel)
     return Liveness(kernel.name, kernel.kernarg_size, flow.loads, flow.sinks, flow.unresolved)
-
-
-__all__ = ["UNKNOWN", "FieldLiveness", "Liveness", "Status", "liveness", "ranges"]
