@@ -13,7 +13,6 @@ from itertools import groupby
 
 from llvmlite import ir
 
-from asmlaunch.codeobject import KernelInfo
 from asmlaunch.emulator import jit, mode, program
 from asmlaunch.emulator.build import Code, i32, i64, new_module
 from asmlaunch.emulator.decode import M0, Instruction, Word

@@ -21,17 +21,19 @@ class Place(NamedTuple):
 
 EXEC_PLACE, SCC_PLACE = Place("exec", 0), Place("scc", 0)
 
-_STATE = {
+_STATE: dict[type[isa.Value], tuple[Place, ...]] = {
     isa.Scc: (SCC_PLACE,),
     isa.Exec: (EXEC_PLACE,),
+    isa.Active: (EXEC_PLACE,),
     isa.M0: (Place("s", M0),),
     isa.Vcc: (Place("s", VCC), Place("s", VCC + 1)),
+    isa.VccMask: (Place("s", VCC), Place("s", VCC + 1)),
 }
 
 
 def state_places(kind: type[isa.Value]) -> tuple[Place, ...]:
-    """The places of a piece of machine state that a signature names."""
-    return _STATE[kind]
+    """The places of a piece of machine state that a signature names; constants of the kernel have none."""
+    return _STATE.get(kind, ())
 
 
 def places(operands: Iterable[Operand]) -> tuple[Place, ...]:

@@ -43,7 +43,8 @@ class Matrix(Operands):
             self._decoded(matrix.decoded_scale(side), matrix.SCALE_BYTES, register, 8 * (2 * high[n] + low[n]))
             for n, (side, register) in enumerate(zip("ab", scales, strict=True))
         ]
-        self._call(matrix.scaled_fp4(definition), [self._registers.address(self._keys(d)[0]), *operands, start, *factors])
+        target = self._registers.address(self._keys(d)[0])
+        self._call(matrix.scaled_fp4(definition), [target, *operands, start, *factors])
         self._registers.forget(self._keys(d))
 
     def _accumulator(self, instruction: Instruction, c: Operand, count: int) -> ir.Value:

@@ -111,7 +111,8 @@ class Memory(Operands):
         operands = list(instruction.operands)
         returns = _returns(instruction, definition)
         loads = definition.kind == "load"
-        result = self._register(instruction, operands.pop(0), "va") if returns or (loads and not definition.to_lds) else None
+        has_result = returns or (loads and not definition.to_lds)
+        result = self._register(instruction, operands.pop(0), "va") if has_result else None
         address = self._register(instruction, operands.pop(0), "v")
         data = self._register(instruction, operands.pop(0), "va") if not loads else None
         base, based = self._flat_base(instruction, operands)
@@ -148,9 +149,14 @@ class Memory(Operands):
         offsets = lds.unit_offsets(definition, (modifiers.get(names[0], 0), modifiers.get(names[1], 0)))
         data = result if loads else stored[0]
         arguments = {
-            "data": self._first(data), "data2": self._first(stored[-1] if stored else data), "returned": self._first(result),
-            "address": self._first(address), "offset0": offsets[0], "offset1": offsets[1], "mask": self._exec(),
-        }  # fmt: skip
+            "data": self._first(data),
+            "data2": self._first(stored[-1] if stored else data),
+            "returned": self._first(result),
+            "address": self._first(address),
+            "offset0": offsets[0],
+            "offset1": offsets[1],
+            "mask": self._exec(),
+        }
         self._helper(lds.lds(definition), number, [arguments[name] for name in lds.LDS_ARGS])
         self._loaded(result)
         if definition.tile and result:

@@ -28,9 +28,9 @@ _LIMITS = {"src_shared_limit": SHARED_BASE, "src_private_limit": PRIVATE_BASE}
 class Operands:
     """What the code of a block works on, and what the compilers of the kinds of instructions share.
 
-    All registers are read through ``_read``, ``_relative`` and ``_lane_bits`` and all state through ``_state``; all results
-    of computations are written through ``_write``, ``_write_mask`` and ``_write_state``. Whoever instruments a kernel
-    overrides these.
+    All registers are read through ``_read``, ``_relative`` and ``_lane_bits`` and all state through ``_state``; all
+    results of computations are written through ``_write``, ``_write_mask`` and ``_write_state``. Whoever instruments a
+    kernel overrides these.
     """
 
     def __init__(

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from asmlaunch.emulator.isa.language import (
-    F16, F32, F64, U16, U32, U64, Bool, Float, is_nan, magnitude, pattern, select,
+    F16,
+    F32,
+    F64,
+    U16,
+    U32,
+    U64,
+    Bool,
+    Float,
+    is_nan,
+    magnitude,
+    pattern,
+    select,
 )  # fmt: skip
 
 
@@ -84,8 +95,9 @@ def encode(value: F32 | F64, form: Format, saturate: Bool | None = None) -> U32:
     odd = (size >> drop) & 1
     normal = ((size + ((1 << (drop - 1)) - 1) + odd) >> drop) - ((bias - form.bias) << form.mantissa)
     # A number whose unit in the last place is the format's smallest denormal does the rounding of denormals.
-    unit = type(value).const(2.0 ** (1 - form.bias - form.mantissa + digits))
-    denormal = pattern(magnitude(value) + unit) - pattern(unit)
+    unit: Any = type(value).const(2.0 ** (1 - form.bias - form.mantissa + digits))
+    plain: Any = magnitude(value)
+    denormal = pattern(plain + unit) - pattern(unit)
     code = select(size < ((1 - form.bias + bias) << digits), denormal, normal)
     return _finish(value, code, size, word, digits, bias, form, saturate)
 

@@ -75,7 +75,7 @@ def global_address(base: U64, offset: U64) -> U64:
     return base + offset
 
 
-def global_to_lds_address(m0: U32, offset: U32, lane_number: U32, size: int) -> U32:
+def global_to_lds_address(m0: U32, offset: U32, lane_number: U32, size: U32) -> U32:
     """Byte address in LDS that a global load to LDS writes: M0[17:2] dwords + instruction offset + lane * size."""
     return (m0 & 0x3FFFC) + offset + lane_number * size
 
@@ -91,11 +91,12 @@ def transposed(dwords: Sequence[U32], bits: int) -> list[U32]:
     tests on gfx950 expect this for all widths; the manual's drawing shows it for 16 bits.)
     """
     count = 32 * len(dwords) // bits
-    position = (lane() & 15) % count * bits  # of the bits that this lane gets, in the other lanes' registers
+    member = lane() & 15
+    position = (member & (count - 1)) * bits  # of the bits that this lane gets, in the other lanes' registers
     group = lane() & 48
     result = [U32.const(0) for _ in dwords]
     for number in range(count):
-        source = group + number * (16 // count) + (lane() & 15) // count
+        source = group + (number * (16 // count)) + (member >> (count.bit_length() - 1))
         element = _field(dwords, source, position, bits)
         first = number * bits
         result[first // 32] = result[first // 32] | (element << (first % 32))
@@ -119,6 +120,7 @@ def _field(dwords: Sequence[U32], source: U32, position: U32, bits: int) -> U32:
 # ---------------------------------------------------------------- the instructions
 
 _DWORDS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16}
+_PARTS: dict[str, type[Value]] = {"u8": U8, "i8": I8, "u16": U16, "i16": I16}
 _VECTOR_SPACES = {"buffer": "buffer", "global": "global", "flat": "flat"}
 
 
@@ -139,33 +141,32 @@ for _prefix, _space in _VECTOR_SPACES.items():
         if _count <= 4:
             _declare(f"{_prefix}_load_{_name}", _space, "load", U32, _count)
             _declare(f"{_prefix}_store_{_name}", _space, "store", U32, _count)
-    for _name, _element in (("ubyte", U8), ("sbyte", I8), ("ushort", U16), ("sshort", I16)):
-        _declare(f"{_prefix}_load_{_name}", _space, "load", _element)
-    for _name, _element in (("byte", U8), ("short", U16)):
-        _declare(f"{_prefix}_store_{_name}", _space, "store", _element)
-        _declare(f"{_prefix}_store_{_name}_d16_hi", _space, "store", _element, half="high")
-    for _name, _element in (("ubyte", U8), ("sbyte", I8), ("short", I16)):
-        _declare(f"{_prefix}_load_{_name}_d16", _space, "load", _element, half="low")
-        _declare(f"{_prefix}_load_{_name}_d16_hi", _space, "load", _element, half="high")
+    for _name, _part in (("ubyte", "u8"), ("sbyte", "i8"), ("ushort", "u16"), ("sshort", "i16")):
+        _declare(f"{_prefix}_load_{_name}", _space, "load", _PARTS[_part])
+    for _name, _part in (("byte", "u8"), ("short", "u16")):
+        _declare(f"{_prefix}_store_{_name}", _space, "store", _PARTS[_part])
+        _declare(f"{_prefix}_store_{_name}_d16_hi", _space, "store", _PARTS[_part], half="high")
+    for _name, _part in (("ubyte", "u8"), ("sbyte", "i8"), ("short", "i16")):
+        _declare(f"{_prefix}_load_{_name}_d16", _space, "load", _PARTS[_part], half="low")
+        _declare(f"{_prefix}_load_{_name}_d16_hi", _space, "load", _PARTS[_part], half="high")
 
-for _name, _element, _count in (
-    ("ubyte", U8, 1), ("sbyte", I8, 1), ("ushort", U16, 1), ("sshort", I16, 1),
-    ("dword", U32, 1), ("dwordx3", U32, 3), ("dwordx4", U32, 4),
-):  # fmt: skip
-    _declare(f"global_load_lds_{_name}", "global", "load", _element, _count, to_lds=True)
+for _name, _part in (("ubyte", "u8"), ("sbyte", "i8"), ("ushort", "u16"), ("sshort", "i16")):
+    _declare(f"global_load_lds_{_name}", "global", "load", _PARTS[_part], to_lds=True)
+for _name, _count in (("dword", 1), ("dwordx3", 3), ("dwordx4", 4)):
+    _declare(f"global_load_lds_{_name}", "global", "load", U32, _count, to_lds=True)
 
 for _bits in (32, 64, 96, 128):
     _declare(f"ds_read_b{_bits}", "lds", "load", U32, _bits // 32)
     _declare(f"ds_write_b{_bits}", "lds", "store", U32, _bits // 32)
 
-for _name, _element in (("u8", U8), ("i8", I8), ("u16", U16), ("i16", I16)):
-    _declare(f"ds_read_{_name}", "lds", "load", _element)
-    if _name != "i16":
-        _declare(f"ds_read_{_name}_d16", "lds", "load", _element, half="low")
-        _declare(f"ds_read_{_name}_d16_hi", "lds", "load", _element, half="high")
-for _name, _element in (("b8", U8), ("b16", U16)):
-    _declare(f"ds_write_{_name}", "lds", "store", _element)
-    _declare(f"ds_write_{_name}_d16_hi", "lds", "store", _element, half="high")
+for _part, _element in _PARTS.items():
+    _declare(f"ds_read_{_part}", "lds", "load", _element)
+    if _part != "i16":
+        _declare(f"ds_read_{_part}_d16", "lds", "load", _element, half="low")
+        _declare(f"ds_read_{_part}_d16_hi", "lds", "load", _element, half="high")
+for _name, _part in (("b8", "u8"), ("b16", "u16")):
+    _declare(f"ds_write_{_name}", "lds", "store", _PARTS[_part])
+    _declare(f"ds_write_{_name}_d16_hi", "lds", "store", _PARTS[_part], half="high")
 
 for _bits in (32, 64):
     for _name, _unit in (("", _bits // 8), ("st64", 64 * _bits // 8)):

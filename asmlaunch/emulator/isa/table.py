@@ -32,8 +32,8 @@ class Compute:
         all_lanes: written whatever EXEC says.
         packed: the meaning is of one element; it is applied to the low and to the high elements of the operands.
         mixed: each source may be f32 or f16, as OP_SEL_HI says.
-        half: where a 16-bit result goes: "" (low half, the high one zeroed), "keep" (the half that OP_SEL says, the other
-            preserved), "low" or "high" (the other preserved).
+        half: where a 16-bit result goes: "" (low half, the high one zeroed), "keep" (the half that OP_SEL says, the
+            other preserved), "low" or "high" (the other preserved).
         saturates: with CLAMP an integer result is limited to its type's range; the meaning holds in 64 bits.
         exchanges: all operands are sources and destinations; the first is the parameter ``d``.
     """

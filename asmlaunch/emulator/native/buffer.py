@@ -104,8 +104,8 @@ def _lds_slot(code: Checked, values: dict[str, ir.Value], lane_number: ir.Value,
 
 
 def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[str, ir.Value]) -> None:
-    """All lanes on, each wholly inside the buffer or wholly outside, and those inside all in one array: no check a lane.
-    Lanes outside the buffer read zeros and write to nowhere. Returns from the helper when it applies.
+    """All lanes on, each wholly inside the buffer or wholly outside, and those inside all in one array: no check a
+    lane. Lanes outside the buffer read zeros and write to nowhere. Returns from the helper when it applies.
     """
     build, size, stride = code.builder, access.nbytes, lds_stride(access)
     everything = BufferLanes(code, form, values, None)

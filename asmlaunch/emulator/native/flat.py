@@ -97,13 +97,13 @@ def _lane_by_lane(code: Checked, access: Access, form: FlatForm, values: dict[st
     space: Space = FlatSpace(code) if access.space == "flat" else GlobalSpace(code)
     returned = vector_registers(code, values["returned"]) if form.returns else None
     with code.active_lanes(values["mask"]) as lane_number:
-        start = start(code, form, values, lane_number).ir
+        first = start(code, form, values, lane_number).ir
         registers = vector_registers(code, values["registers"])
         if access.to_lds:
             m0, distance = given(U32, values["m0"]), given(U32, values["offset"])
-            stride = lds_stride(access)
+            stride = U32.const(lds_stride(access))
             place = code.lowering()(memory.global_to_lds_address, m0, distance, given(U32, lane_number), stride).ir
             registers = lds_registers(code, place, access.count, lane_number)
         for number in range(access.count):
-            address = build.add(start, i64(size * number))
+            address = build.add(first, i64(size * number))
             move_element(code, access, space, lane_number, number, address, None, registers, returned)
