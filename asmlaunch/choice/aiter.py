@@ -2,8 +2,8 @@
 
 AITER goes through its kernels in the order of a hash map and takes one that needs fewer rounds (of one workgroup a
 compute unit), or as many rounds with fewer units idle in the last, or as many with a larger ratio of computing to
-loading. The last two conditions do not order the kernels, so that its choice among equal rounds depends on the map. Here
-the three are compared one after the other, and equal kernels keep the manifest's order.
+loading. The last two conditions do not order the kernels, so its choice among equal rounds depends on the map. Here the
+three are compared one after the other, and equal kernels keep the manifest's order.
 
 AITER also wants N to be a multiple of the tile's columns for every kernel and fails where no tile divides N; here a
 kernel's own domain decides.
