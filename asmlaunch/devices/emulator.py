@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Processors whose instructions are defined, and their LDS bytes a workgroup (CDNA3 and CDNA4 ISA manuals).
 PROCESSORS = {"gfx942": 65536, "gfx950": 163840}
 
-_OPTIONS = ("schedule", "max_instructions", "threads")
+_OPTIONS = ("schedule", "max_instructions", "threads", "resident")
 
 
 class EmulatorDevice:
@@ -28,7 +28,8 @@ class EmulatorDevice:
     Options of :meth:`launch`:
         schedule: "barrier" (each wave runs to its next barrier) or "lockstep" (waves advance together).
         max_instructions: wave-instructions a wave may execute before the run is called endless.
-        threads: workgroups in flight; by default one a core, or one in all for kernels with memory atomics.
+        threads: cores to use; by default all, or one for kernels with memory atomics, so that results do not vary.
+        resident: workgroups alive at once on a core, by default 1; kernels that wait for other workgroups need more.
     """
 
     name = "emulator"
