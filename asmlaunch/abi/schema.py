@@ -16,7 +16,7 @@ from typing import Any
 
 import construct
 
-from asmlaunch.abi.packer import Pack, PackInto, compile_packers
+from asmlaunch.abi.packer import NOT_PLAIN, Pack, PackInto, compile_packers
 from asmlaunch.abi.types import TYPES, FieldType
 from asmlaunch.errors import ArgumentError, DumpError
 
@@ -164,7 +164,13 @@ class KernargSchema:
             if field.end > size:
                 raise ArgumentError(f"schema {name}: {field.where}", got=f"end {field.end}", need=f"at most {size}")
         self._packed = tuple(field for field in self.fields if field.role != "padding")
-        self.pack, self.pack_into = compile_packers(self._packed, size, self._pack_carefully)
+        self._not_packed = frozenset(field.name for field in self.fields if field.role == "padding")
+        self._defaults = {
+            field.name: 0 if field.default is None else field.default
+            for field in self._packed
+            if field.default is not None or not field.given_by_caller
+        }
+        self.pack, self.pack_into, self._pack_plain = compile_packers(self._packed, size, self._pack_carefully)
 
     @cached_property
     def construct(self) -> construct.Struct:
@@ -207,8 +213,13 @@ class KernargSchema:
         return found
 
     def _pack_carefully(self, values: Mapping[str, Any]) -> bytes:
-        data = bytearray(self.size)
         given = self.canonical(values)
+        if self._pack_plain is not None and not any(name in self._not_packed for name in given):
+            try:
+                return self._pack_plain({**self._defaults, **given})
+            except NOT_PLAIN:
+                pass  # field by field, to say which one it is
+        data = bytearray(self.size)
         for index, field in enumerate(self.fields):
             value = given.get(field.name, 0 if not field.given_by_caller else field.default)
             if value is None and not (field.is_pointer and field.name in given):
