@@ -1,4 +1,4 @@
-"""The command line: ``asmlaunch inspect | hexdump | diff | audit | verify``."""
+"""The command line: ``asmlaunch inspect | hexdump | diff | audit | verify | layout``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import audit, diff, hexdump, inspect, verify
+from asmlaunch.cli import audit, diff, hexdump, inspect, layout, verify
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
 
@@ -46,3 +46,4 @@ app.command("hexdump")(hexdump.hexdump)
 app.command("diff")(diff.diff)
 app.command("audit")(audit.audit)
 app.add_typer(verify.app, name="verify")
+app.add_typer(layout.app, name="layout")

@@ -7,6 +7,7 @@ from asmlaunch.layouts.difference import Difference, compare, convert
 from asmlaunch.layouts.e8m0 import ROUNDINGS, decode_e8m0, encode_e8m0
 from asmlaunch.layouts.formats import ELEMENT_ROUNDINGS, FORMATS, Format, Integer
 from asmlaunch.layouts.fp4 import decode_fp4, encode_fp4, pack_fp4, unpack_fp4
+from asmlaunch.layouts.identification import Identification, identify
 from asmlaunch.layouts.layout import Axis, Layout
 from asmlaunch.layouts.named import (
     LAYOUTS,
@@ -27,6 +28,8 @@ from asmlaunch.layouts.quantize import (
     quantize_mxfp4,
     quantize_mxfp4_tiled,
 )
+from asmlaunch.layouts.tag import Tag
+from asmlaunch.layouts.tiled import Tiled, require, tile, wrap
 from asmlaunch.layouts.tiling import (
     Padding,
     check_padding,
@@ -50,11 +53,14 @@ __all__ = [
     "Axis",
     "Difference",
     "Format",
+    "Identification",
     "Integer",
     "Layout",
     "Padding",
     "Quantized",
     "Scheme",
+    "Tag",
+    "Tiled",
     "check_padding",
     "check_scale_columns",
     "compare",
@@ -65,17 +71,21 @@ __all__ = [
     "encode_e8m0",
     "encode_fp4",
     "get",
+    "identify",
     "names",
     "pack_fp4",
     "pad_scales",
     "quantize",
     "quantize_mxfp4",
     "quantize_mxfp4_tiled",
+    "require",
     "shuffle_weights",
+    "tile",
     "tile_scales",
     "unpack_fp4",
     "unshuffle_weights",
     "untile_scales",
     "weights_mfma",
     "weights_shuffle",
+    "wrap",
 ]

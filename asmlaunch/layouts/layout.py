@@ -227,9 +227,9 @@ class Layout:
         Raises:
             LayoutError: wrong rank or element size, padding needed and no value for it, or ``padded`` too small.
         """
-        self._check_itemsize(array)
+        self.check_itemsize(array)
         shape = tuple(array.shape)  # type: ignore[attr-defined]
-        padded = self.padded_shape(shape) if padded is None else self._buffer_shape(tuple(padded), shape)
+        padded = self.padded_shape(shape) if padded is None else self.buffer_shape(tuple(padded), shape)
         value = self._pad_value(shape, padded, self.pad_value if pad_value is None else pad_value)
         if _tensors.on_device(array):
             return _tensors.apply_on_device(self, array, padded, value)
@@ -257,9 +257,9 @@ class Layout:
         Raises:
             LayoutError: wrong element size, or a buffer that is not whole tiles or too small for ``shape``.
         """
-        self._check_itemsize(buffer)
+        self.check_itemsize(buffer)
         shape = tuple(buffer.shape if shape is None else shape)  # type: ignore[attr-defined]
-        given = self._buffer_shape(tuple(buffer.shape), shape)  # type: ignore[attr-defined]
+        given = self.buffer_shape(tuple(buffer.shape), shape)  # type: ignore[attr-defined]
         if _tensors.on_device(buffer):
             return _tensors.invert_on_device(self, buffer, given, shape)
         source = _tensors.as_unsigned(buffer)
@@ -338,7 +338,12 @@ class Layout:
     def _repr_html_(self) -> str:
         return f"<p><code>{repr(self)[1:-1].replace('>', '&gt;')}</code></p>{self.plot('svg')!s}"
 
-    def _check_itemsize(self, array: Any) -> None:
+    def check_itemsize(self, array: Any) -> None:
+        """Refuse an array whose elements are not of the layout's size.
+
+        Raises:
+            LayoutError: another element size, or no array.
+        """
         itemsize = _tensors.itemsize(array)
         if itemsize != self.itemsize:
             raise LayoutError(
@@ -357,8 +362,12 @@ class Layout:
             raise LayoutError(f"pad value for layout {self.label}", got=value, need=f"0..{256**self.itemsize - 1}")
         return value or 0
 
-    def _buffer_shape(self, given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of whole tiles that a buffer of shape ``given`` has, checked to hold a tensor of ``shape``."""
+    def buffer_shape(self, given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of whole tiles that a buffer of shape ``given`` has, checked to hold a tensor of ``shape``.
+
+        Raises:
+            LayoutError: not whole tiles, or too few of them.
+        """
         padded = self.padded_shape(shape)
         if len(given) == 1 and given[0] == math.prod(padded):
             return padded
@@ -450,6 +459,10 @@ class Layout:
 
     def __hash__(self) -> int:
         return hash(self._canonical)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self.pattern, dict(self.sizes), self.name, self.pad_value, self.itemsize, self.source, self.aliases)
+        return Layout, fields
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{axis}={size}" for axis, size in self.sizes.items())
