@@ -209,6 +209,7 @@ def _fill(rows: list[Row], end: int) -> None:
 
 _C_ARRAY = re.compile(r"\{([\s,]*(?:0[xX][0-9a-fA-F]{1,2}[\s,]+){3,}(?:0[xX][0-9a-fA-F]{1,2})?[\s,]*)\}")
 _PYTHON = re.compile(r"""\bb('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
+_ESCAPE = re.compile(r"""\\(?:x[0-9a-fA-F]{2}|[0-3]?[0-7]{1,2}|[\\'"abfnrtv])""")
 
 
 def _c_arrays(text: str) -> Iterator[tuple[int, Dump]]:
@@ -219,10 +220,10 @@ def _c_arrays(text: str) -> Iterator[tuple[int, Dump]]:
 
 def _python_bytes(text: str) -> Iterator[tuple[int, Dump]]:
     for match in _PYTHON.finditer(text):
-        try:
-            data = ast.literal_eval(match[0])
-        except (ValueError, SyntaxError):
+        # Python itself only warns of a wrong escape, and it is no bytes literal with other characters than ASCII.
+        if "\\" in _ESCAPE.sub("", match[0]) or not match[0].isascii():
             continue
+        data = ast.literal_eval(match[0])
         yield _line(text, match), Dump(data, ((0, len(data)),), "python")
 
 
