@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _DEFINED_IN = {"Kernel": "module", "Module": "module", "load": "module", "choose": "choice"}
-_SUBPACKAGES = ("abi", "choice", "codeobject", "devices", "emulator", "errors", "layouts", "validate")
+_SUBPACKAGES = ("abi", "choice", "codeobject", "devices", "emulator", "errors", "layouts", "ops", "validate")
 
 __all__ = [
     "Kernel",
@@ -36,6 +36,7 @@ __all__ = [
     "errors",
     "layouts",
     "load",
+    "ops",
     "validate",
 ]
 

@@ -15,6 +15,7 @@ from asmlaunch.abi.families import family_of
 from asmlaunch.devices.base import QuickDevice
 from asmlaunch.devices.select import select
 from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError
+from asmlaunch.log import log_launch
 
 if TYPE_CHECKING:
     from asmlaunch.abi import Buffer, KernargSchema
@@ -153,6 +154,7 @@ class Kernel:
             return lambda: (self._run(plan, options), None)[1]
         with self.device.staged(plan.buffers, (), **options) as addresses:  # checks whose memory it is
             kernarg = self.schema.pack({**plan.values, **addresses})
+            log_launch(self.name, self.device.name, plan.shape, self.schema, kernarg)
         call = self.device.ready(self.info, self.code_object, kernarg, **plan.shape, **options)
         return partial(_call_holding, call, plan.buffers) if plan.buffers else call
 
@@ -188,6 +190,7 @@ class Kernel:
         """Put the buffers where the device can reach them, pack, launch."""
         with self.device.staged(plan.buffers, plan.zero, **options) as addresses:
             kernarg = self.schema.pack({**plan.values, **addresses})
+            log_launch(self.name, self.device.name, plan.shape, self.schema, kernarg)
             return self.device.launch(
                 self.info, self.code_object, kernarg, **plan.shape, buffers=plan.buffers, **options
             )

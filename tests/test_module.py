@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 from collections import UserDict
@@ -219,4 +220,32 @@ def test_split_k_zeroes_the_output_and_refuses_a_read_only_one(f4gemm_folder: Pa
         problem.compare().require()
     problem.arguments["D"].flags.writeable = False
     with pytest.raises(ArgumentError, match="read-only"):
+        kernel.launch(problem.arguments)
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [
+        ("launch", r"_BpreShuffle_32x128E on emulator grid=\(1, 1, 1\) block=\(256, 1, 1\) dynamic_lds=0$"),
+        ("args", r"dynamic_lds=0 ptr_D=0x[0-9a-f]+ .* M=32 N=128 K=256 .*log2_k_split=0$"),
+        ("bytes", r"log2_k_split=0 bytes=[0-9a-f]{744}$"),
+    ],
+)
+def test_the_log_has_one_line_a_launch(
+    kernel: asmlaunch.Kernel,
+    problem: a4w4.Problem,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    level: str,
+    shown: str,
+) -> None:
+    monkeypatch.setenv("ASMLAUNCH_LOG", level)
+    kernel.launch(problem.arguments)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(shown, line)
+
+
+def test_an_unknown_log_level(kernel: asmlaunch.Kernel, problem: a4w4.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASMLAUNCH_LOG", "all")
+    with pytest.raises(ArgumentError, match="ASMLAUNCH_LOG: got 'all', need one of launch, args, bytes"):
         kernel.launch(problem.arguments)

@@ -1,0 +1,35 @@
+"""What the operators compute when no kernel is used."""
+
+from __future__ import annotations
+
+import torch
+
+from asmlaunch import layouts, validate
+
+
+def gemm_a4w4(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scale: torch.Tensor,
+    b_scale: torch.Tensor,
+    *,
+    prepared: bool,
+    shuffled: bool,
+) -> torch.Tensor:
+    """``a x b^T``: float64 on the CPU, float32 on a GPU, rounded to bfloat16.
+
+    Args:
+        a, b, a_scale, b_scale: bytes, as for :func:`asmlaunch.ops.gemm_a4w4`.
+        prepared: whether the scales are tiled.
+        shuffled: whether prepared weights are shuffled.
+    """
+    if prepared:
+        columns = -(-a.shape[1] // 16)
+        a_scale = layouts.untile_scales(a_scale, (a.shape[0], columns))
+        b_scale = layouts.untile_scales(b_scale, (b.shape[0], columns))
+        b = layouts.unshuffle_weights(b) if shuffled else b
+    if a.device.type == "cpu":
+        numpy = (operand.contiguous().numpy() for operand in (a, b, a_scale, b_scale))
+        return torch.from_numpy(validate.gemm_a4w4(*numpy).value).to(torch.bfloat16)
+    left, right = (layouts.dequantize_mxfp4(*pair) for pair in ((a, a_scale), (b, b_scale)))
+    return (left @ right.T).to(torch.bfloat16)
