@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Processors whose instructions are defined, and their LDS bytes a workgroup (CDNA3 and CDNA4 ISA manuals).
 PROCESSORS = {"gfx942": 65536, "gfx950": 163840}
 
-_OPTIONS = ("schedule", "max_instructions", "threads", "resident")
+_OPTIONS = ("schedule", "max_instructions", "threads", "resident", "checks", "outputs", "unset")
 
 
 class EmulatorDevice:
@@ -30,13 +30,16 @@ class EmulatorDevice:
         max_instructions: wave-instructions a wave may execute before the run is called endless.
         threads: cores to use; by default all, or one for kernels with memory atomics, so that results do not vary.
         resident: workgroups alive at once on a core, by default 1; kernels that wait for other workgroups need more.
+        checks: "bounds" (the default), "all", "off" or names from ``asmlaunch.emulator.checks.CHECKS``.
+        outputs: names of buffers that hold nothing before the launch, for the check "uninitialised".
+        unset: ranges of kernarg bytes, (start, end), that the caller has not set, for the check "kernarg".
     """
 
     name = "emulator"
     staged = staticmethod(host_memory)
 
     def __init__(self) -> None:
-        self._prepared: dict[tuple[str, str, bool, bool], CompiledKernel] = {}
+        self._prepared: dict[tuple[object, ...], CompiledKernel] = {}
         self._lock = threading.Lock()
 
     def supports(self, code_object: CodeObject) -> bool:
@@ -50,23 +53,34 @@ class EmulatorDevice:
     def open(self, code_object: CodeObject) -> None:
         """Nothing to get ready or to keep: a kernel is compiled at its first launch."""
 
-    def prepare(self, kernel: KernelInfo, *, waits: bool = False, full_exec: bool = True) -> CompiledKernel:
+    def prepare(
+        self, kernel: KernelInfo, *, waits: bool = False, full_exec: bool = True, checks: Sequence[str] = ()
+    ) -> CompiledKernel:
         """Decode and compile a kernel; a second call with the same machine code is free.
+
+        Args:
+            waits: let waves stop at every ``s_waitcnt``.
+            full_exec: every wave starts with all 64 lanes on.
+            checks: names of the checks to compile in.
 
         Raises:
             TargetError: a processor that is not emulated.
             UnsupportedInstructionError: instructions that are not defined.
         """
+        from asmlaunch.emulator.checks import COMPILED
         from asmlaunch.emulator.prepare import compile_kernel
 
         if kernel.target.processor not in PROCESSORS:
             raise TargetError(
                 f"target of kernel {kernel.name}", got=kernel.target, need=f"one of {self.describe()} for the emulator"
             )
-        key = hashlib.sha256(kernel.text).hexdigest(), kernel.name, waits, full_exec
+        compiled_in = tuple(name for name in checks if name in COMPILED)
+        key = hashlib.sha256(kernel.text).hexdigest(), kernel.name, waits, full_exec, compiled_in
         with self._lock:
             if key not in self._prepared:
-                self._prepared[key] = compile_kernel(kernel, waits=waits, full_exec=full_exec)
+                self._prepared[key] = compile_kernel(
+                    kernel, waits=waits, full_exec=full_exec, checks=compiled_in
+                )
             return self._prepared[key]
 
     def launch(
@@ -88,6 +102,8 @@ class EmulatorDevice:
             LaunchError: limits exceeded, or an option there is not.
         """
         from asmlaunch.emulator import fidelity, machine
+        from asmlaunch.emulator.checks import select
+        from asmlaunch.emulator.checks.allocation import beyond
 
         start = time.perf_counter()
         unknown = sorted(set(options) - set(_OPTIONS))
@@ -96,8 +112,9 @@ class EmulatorDevice:
         schedule = options.pop("schedule", "barrier")
         if schedule not in machine.SCHEDULES:
             raise LaunchError("schedule", got=repr(schedule), need=f"one of {', '.join(machine.SCHEDULES)}")
+        checks = select(options.pop("checks", "bounds"))
         full_exec = block[0] * block[1] * block[2] % kernel.wavefront_size == 0
-        compiled = self.prepare(kernel, waits=machine.SCHEDULES[schedule].waits, full_exec=full_exec)
+        compiled = self.prepare(kernel, waits=machine.SCHEDULES[schedule].waits, full_exec=full_exec, checks=checks)
         machine.check_launch(kernel, grid, block, dynamic_lds, PROCESSORS[kernel.target.processor])
         done = machine.run(
             compiled,
@@ -109,5 +126,8 @@ class EmulatorDevice:
             schedule=schedule,
             **options,
         )
-        report = fidelity.report(compiled.program, done.counts, (), done.findings)
-        return LaunchResult(time.perf_counter() - start, self.name, done.findings, done.instructions, report)
+        findings = done.findings
+        if "registers" in checks:
+            findings += tuple(beyond(compiled.program))
+        report = fidelity.report(compiled.program, done.counts, checks, findings)
+        return LaunchResult(time.perf_counter() - start, self.name, findings, done.instructions, report)

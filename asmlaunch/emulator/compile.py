@@ -7,7 +7,7 @@ matrix instructions call helpers that work on the register file itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -27,8 +27,11 @@ from asmlaunch.emulator.state import LANES, WAVE, Status
 from asmlaunch.errors import UnsupportedInstructionError
 
 
-def compile_blocks(parsed: program.Program) -> str:
+def compile_blocks(parsed: program.Program, compiler: Callable[..., BlockCompiler] | None = None) -> str:
     """LLVM IR of a module with one function a block, ``block0`` the entry (``emulator.prepare`` makes code of it).
+
+    Args:
+        compiler: what makes the compiler of a block; None compiles without checks.
 
     Raises:
         UnsupportedInstructionError: a modifier or mode that the emulator does not define.
@@ -42,7 +45,7 @@ def compile_blocks(parsed: program.Program) -> str:
     numbers = {instruction.address: number for number, instruction in enumerate(parsed.accesses)}
     for block in parsed.blocks:
         code, (wave,) = Code.function(module, f"block{block.index}", I32, [PTR])
-        BlockCompiler(kernel, block, code, wave, numbers).compile()
+        (compiler or BlockCompiler)(kernel, block, code, wave, numbers).compile()
     return str(module)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from asmlaunch.abi.arguments import Buffer
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.devices.base import Dim3, Finding
+from asmlaunch.emulator.checks.monitor import Monitor
 from asmlaunch.emulator.decode import EXEC
 from asmlaunch.emulator.native.waves import run_grid
 from asmlaunch.emulator.prepare import CompiledKernel
@@ -74,6 +75,7 @@ class _Job:
     stop: NDArray[np.int32]
     next_group: NDArray[np.int64]
     resident: int
+    monitor: Monitor | None
 
 
 def run(
@@ -88,6 +90,8 @@ def run(
     max_instructions: int = MAX_INSTRUCTIONS,
     threads: int | None = None,
     resident: int = 1,
+    outputs: Collection[str] = (),
+    unset: Sequence[tuple[int, int]] = (),
 ) -> Run:
     """Execute every workgroup of ``grid``, x fastest.
 
@@ -95,6 +99,8 @@ def run(
         threads: workgroups in flight; None takes one a core, or one in all where the kernel has memory atomics, so that
             results do not depend on timing.
         resident: workgroups alive at once on a thread, taking turns: kernels that wait for other workgroups need them.
+        outputs: names of buffers that hold nothing yet, for the check "uninitialised".
+        unset: ranges of argument bytes that the caller has not set, for the check "kernarg".
 
     Raises:
         EmulationError: a write outside the buffers, a wild read, an instruction budget used up.
@@ -103,12 +109,14 @@ def run(
     memory[: len(kernarg)] = np.frombuffer(kernarg, np.uint8)
     kernarg_buffer = Buffer("kernarg", memory.ctypes.data, len(kernarg), False, memory)
     known = (*buffers, kernarg_buffer)
+    monitor = _monitor(compiled, known, memory, grid, outputs, unset)
     job = _Job(
         compiled, SCHEDULES[schedule], grid, block, compiled.kernel.lds_size + dynamic_lds, memory, _regions(known),
-        max_instructions, np.zeros(1, np.int32), np.zeros(1, np.int64), resident,
+        max_instructions, np.zeros(1, np.int32), np.zeros(1, np.int64), resident, monitor,
     )  # fmt: skip
     if threads is None:
-        threads = 1 if compiled.atomics else cores()
+        # The shadow of memory is one for all threads, and nothing orders their accesses to it.
+        threads = 1 if compiled.atomics or monitor else cores()
     workers = [_Worker(job) for _ in range(min(threads, max(1, grid[0] * grid[1] * grid[2])))]
     _run_all(workers, job)
     try:
@@ -118,7 +126,26 @@ def run(
             worker.release()
     records = [worker.records for worker in workers]
     counts = np.array([worker.counts for worker in workers]).sum(axis=0, dtype=np.uint64)
-    return Run(sum(worker.executed for worker in workers), explain(compiled, records, known), counts)
+    findings = explain(compiled, records, known)
+    if monitor:
+        findings += tuple(monitor.findings([worker.shadow for worker in workers if worker.shadow]))
+    return Run(sum(worker.executed for worker in workers), findings, counts)
+
+
+def _monitor(
+    compiled: CompiledKernel, known: Sequence[Buffer], kernarg: NDArray[np.uint8], grid: Dim3, outputs: Collection[str],
+    unset: Sequence[tuple[int, int]],
+) -> Monitor | None:  # fmt: skip
+    """What the checks keep of the run; None without any."""
+    if compiled.plan is None:
+        return None
+    kernel = compiled.kernel
+    first = kernel.descriptor.user_sgpr_count
+    last = first + sum(register >= 0 for register in entry_group_sgprs(kernel).values())
+    return Monitor(
+        compiled.plan, kernel, known, outputs=outputs, unset=unset, grid=grid,
+        user_sgprs=len(entry_sgprs(kernel, kernarg)), group_sgprs=(first, last),
+    )  # fmt: skip
 
 
 def cores() -> int:
@@ -192,6 +219,7 @@ class _Worker:
         self.counts = np.zeros(len(job.compiled.program.blocks), np.uint64)
         self._groups = np.zeros(job.resident, GROUP)
         self._pointers = self.waves.ctypes.data + np.arange(count, dtype=np.uint64) * WAVE.itemsize
+        self.shadow = job.monitor.worker(job.resident, group_waves, job.lds_size) if job.monitor else None
         self._entry = self._entry_states(group_waves)
 
     def release(self) -> None:
@@ -241,6 +269,8 @@ class _Worker:
         waves["records"] = self.records.ctypes.data
         waves["counts"] = self.counts.ctypes.data
         waves["stop"] = job.stop.ctypes.data
+        if self.shadow:
+            waves["shadow"] = self.shadow.pointers
         waves["id"] = member
         for number, value in enumerate(entry_sgprs(job.compiled.kernel, job.kernarg)):
             waves["sgpr"][:, number] = value

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.emulator import cache, jit, program
+from asmlaunch.emulator.checks.compiler import checked_compiler
+from asmlaunch.emulator.checks.plan import Plan, make_plan
 from asmlaunch.emulator.compile import compile_blocks
 from asmlaunch.emulator.isa.table import Access, Mfma, find
 from asmlaunch.emulator.native.helpers import helpers
@@ -29,6 +31,7 @@ class CompiledKernel:
         table: addresses of the block functions.
         models: arithmetic models of the matrix instructions it uses.
         atomics: whether it has memory atomics, whose order may show in the result.
+        plan: the checks compiled in, None without any.
     """
 
     kernel: KernelInfo
@@ -37,14 +40,18 @@ class CompiledKernel:
     models: tuple[str, ...]
     atomics: bool
     code: jit.Loaded = field(repr=False)
+    plan: Plan | None = None
 
 
-def compile_kernel(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> CompiledKernel:
+def compile_kernel(
+    kernel: KernelInfo, *, waits: bool, full_exec: bool, checks: tuple[str, ...] = ()
+) -> CompiledKernel:
     """Decode, check and compile a kernel, or load it from the cache on disk.
 
     Args:
         waits: let waves stop at every ``s_waitcnt``.
         full_exec: every wave starts with all 64 lanes on.
+        checks: names of the checks to compile in (``emulator.checks.COMPILED``).
 
     Raises:
         CodeObjectError: damaged machine code.
@@ -53,11 +60,11 @@ def compile_kernel(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Compi
     """
     inputs = (
         hashlib.sha256(kernel.text).hexdigest(), kernel.text_address, kernel.code_address, kernel.name,
-        str(kernel.target), repr(kernel.descriptor), waits, full_exec,
+        str(kernel.target), repr(kernel.descriptor), waits, full_exec, checks,
     )  # fmt: skip
     entry = cache.load("kernel", inputs)
     if entry is None or not all(map(helpers().load, entry["needs"])):
-        entry = _compile(kernel, waits, full_exec)
+        entry = _compile(kernel, waits, full_exec, checks)
         cache.store("kernel", inputs, entry)
     parsed = program.from_cache(kernel, entry["program"])
     code = jit.Loaded(entry["object"])
@@ -65,14 +72,15 @@ def compile_kernel(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Compi
     definitions = [find(one.mnemonic) for one in parsed.instructions()]
     models = sorted({definition.model for definition in definitions if isinstance(definition, Mfma)})
     atomics = any(isinstance(definition, Access) and definition.kind == "atomic" for definition in definitions)
-    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, code)
+    plan = make_plan(parsed, checks) if checks else None
+    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, code, plan)
 
 
-def _compile(kernel: KernelInfo, waits: bool, full_exec: bool) -> dict[str, Any]:
+def _compile(kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...]) -> dict[str, Any]:
     with _no_collection():
         parsed = program.build(kernel, waits=waits, full_exec=full_exec)
         with jit.LOCK, helpers().noting() as needs:
-            text = compile_blocks(parsed)
+            text = compile_blocks(parsed, checked_compiler(parsed, checks) if checks else None)
         return {
             "program": program.to_cache(parsed),
             # Blocks spend their time in helpers: code generation without optimisation is as fast to run.

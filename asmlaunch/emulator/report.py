@@ -75,7 +75,8 @@ def locate(address: int, buffers: Sequence[Buffer]) -> tuple[int, str]:
         size = f"{buffer.nbytes:,} bytes"
         if buffer.address <= address < end:
             access = "" if buffer.writable else ", which is read-only"
-            candidate = 0, f"at byte {address - buffer.address:,} of {buffer.name} ({element(address, buffer)}{size}){access}"
+            place = f"at byte {address - buffer.address:,} of {buffer.name}"
+            candidate = 0, f"{place} ({element(address, buffer)}{size}){access}"
         elif address >= end:
             candidate = address - end + 1, f"{address - end:,} bytes past the end of {buffer.name} ({size})"
         else:

@@ -1,0 +1,135 @@
+"""Blocks compiled with checks: every instruction as without, and what the shadow has to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from llvmlite import ir
+
+from asmlaunch.emulator.build import i64
+from asmlaunch.emulator.checks import native
+from asmlaunch.emulator.checks.matrix import result_shadows
+from asmlaunch.emulator.checks.memory import ShadowedMemory
+from asmlaunch.emulator.checks.numbers import nans
+from asmlaunch.emulator.checks.plan import make_plan
+from asmlaunch.emulator.checks.registers import ALL
+from asmlaunch.emulator.checks.state import SHADOW, Kind
+from asmlaunch.emulator.checks.waits import NO_LIMIT, wait_of
+from asmlaunch.emulator.decode import Instruction, Operand, Register
+from asmlaunch.emulator.emit.registers import Key
+from asmlaunch.emulator.flow import reads
+from asmlaunch.emulator.isa.table import Branch, Control, Mfma
+from asmlaunch.emulator.lower import I1, I64, lanes
+from asmlaunch.emulator.program import Program
+from asmlaunch.emulator.state import LANES, WAVE, Status
+
+
+def checked_compiler(program: Program, checks: Sequence[str]) -> Callable[..., CheckedBlockCompiler]:
+    """What makes the compilers of a program's blocks, for ``compile_blocks``."""
+    return partial(CheckedBlockCompiler, make_plan(program, checks))
+
+
+class CheckedBlockCompiler(ShadowedMemory):
+    """Compiles one block with the checks of a plan."""
+
+    def compile(self) -> None:
+        """Emit the block's function."""
+        if self._block.index == 0:
+            executed = self._code.get(self._wave, WAVE, "executed")
+            with self._build.if_then(self._build.icmp_unsigned("==", executed, i64(0))):
+                self._call(native.enter(), [self._wave])
+        super().compile()
+
+    # ------------------------------------------------------------ waits
+
+    def _begin(self, instruction: Instruction) -> None:
+        """What is tested before an instruction: registers that may still be on their way."""
+        self._at = instruction
+        self._values.clear()
+        for place, names in self._plan.suspects.uses.get(instruction.address, {}).items():
+            issued = self._code.load(self._issued(place), I64, 8)
+            early: ir.Value = ir.Constant(I1, 0)
+            for name in names:
+                done = self._code.get(self._shadow, SHADOW, f"done_{name}")
+                early = self._build.or_(early, self._build.icmp_signed(">", issued, done))
+            named = "sva".index(place.file) << 16 | place.number
+            self._note_if(early, instruction, Kind.EARLY_REGISTER, i64(0), named)
+
+    def _waited(self, instruction: Instruction) -> None:
+        wait = wait_of(instruction)
+        for name, limit in (("vm", wait.vm), ("lds", wait.lgkm), ("scalar", wait.lgkm)):
+            if limit >= NO_LIMIT or (name == "scalar" and limit):
+                continue
+            issued = self._code.get(self._shadow, SHADOW, f"issued_{name}")
+            arrived = self._build.sub(issued, i64(limit))
+            done = self._code.get(self._shadow, SHADOW, f"done_{name}")
+            later = self._build.icmp_signed(">", arrived, done)
+            self._code.put(self._shadow, SHADOW, f"done_{name}", self._build.select(later, arrived, done))
+
+    # ------------------------------------------------------------ control
+
+    def _control(self, instruction: Instruction, definition: Control) -> Status | None:
+        self._begin(instruction)
+        status = super()._control(instruction, definition)
+        if definition.action == "wait" and "waits" in self._plan.checks:
+            self._waited(instruction)
+        elif definition.action == "barrier":
+            self._call(native.barrier_passed(), [self._wave])
+        elif definition.action == "end" and "barriers" in self._plan.checks:
+            self._call(native.ended(), [self._wave, self._number(instruction)])
+        elif definition.action.startswith("index") and self._plan.definedness:
+            self._require_defined(instruction, Kind.UNDEFINED_ADDRESS)
+        return status
+
+    def _branch(self, instruction: Instruction, definition: Branch) -> ir.Value:
+        self._begin(instruction)
+        if self._plan.definedness:
+            self._require_defined(instruction, Kind.UNDEFINED_BRANCH)
+        return super()._branch(instruction, definition)
+
+    def _require_defined(self, instruction: Instruction, kind: Kind) -> None:
+        """Everything scalar that the instruction reads must be defined."""
+        good = ALL
+        logic = self._logic()
+        for place in reads(instruction):
+            if place.file in ("s", "scc"):
+                good = logic.both(good, logic.whole(self._shadows.of(Key(place.file, place.number))))
+        if good is not ALL:
+            self._note_if(self._build.icmp_signed("!=", good, ALL), instruction, kind, i64(0))
+
+    # ------------------------------------------------------------ the other instructions
+
+    def _emit(self, instruction: Instruction) -> None:
+        self._begin(instruction)
+        super()._emit(instruction)
+
+    def _mfma(self, instruction: Instruction, definition: Mfma) -> None:
+        c, d = instruction.operands[3], instruction.operands[0]
+        assert isinstance(d, Register)
+        numerics = "numerics" in self._plan.checks
+        before = [self._nans(key) for key in self._keys(c)] if numerics and isinstance(c, Register) else []
+        masks = [self._masks(operand) for operand in instruction.operands] if self._plan.definedness else []
+        super()._mfma(instruction, definition)
+        if masks:
+            shadows = result_shadows(self._build, definition, masks, d.count)
+            for key, shadow in zip(self._keys(d), shadows, strict=True):
+                self._shadows.write(key, shadow)
+        if numerics:
+            bad: ir.Value = i64(0)
+            for number, key in enumerate(self._keys(d)):
+                new = self._nans(key)
+                clean = self._build.xor(before[number], ALL) if before else ALL
+                bad = self._build.or_(bad, self._build.and_(new, clean))
+            self._note_lanes(instruction, Kind.NAN, bad)
+
+    def _nans(self, key: Key) -> ir.Value:
+        vector = ir.VectorType(ir.FloatType(), LANES)
+        return nans(self._build, self._build.bitcast(lanes(self._build, self._registers.read(key)), vector))
+
+    def _masks(self, operand: Operand) -> list[ir.Value]:
+        """The shadows of a matrix operand's registers, as lanes."""
+        if not isinstance(operand, Register):
+            return []
+        logic = self._logic()
+        return [logic.lanes(self._shadows.of(key)) for key in self._keys(operand)]
