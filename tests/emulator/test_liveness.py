@@ -255,6 +255,14 @@ def test_bytes_used(name: str) -> None:
     assert uses(LOAD + text + "\ns_endpgm") == expected
 
 
+def test_images_of_other_gfx9_processors() -> None:
+    text = "image_load v1, v[8:11], s[4:11] dmask:0x1 unorm\n" + STORE + "v_mov_b32 v1, s4\n"
+    text += "image_store v1, v[8:11], s[8:15] dmask:0x1 unorm\ns_endpgm"
+    result = liveness(kernel(LOAD + text, "gfx906"))
+    assert words(result.by_use[Use.ADDRESS]) == list(range(0, 0x20, 4))
+    assert words(result.by_use[Use.STORE]) == [0]
+
+
 def test_kernarg_pointer_after_other_user_registers() -> None:
     result = analysed("s_load_dword s20, s[6:7], 0x8\ns_endpgm", enable_sgpr_private_segment_buffer=1,
                       enable_sgpr_dispatch_ptr=1)  # fmt: skip

@@ -122,7 +122,7 @@ class Effect:
 def effect(text: str) -> Effect:
     """The effect of an instruction from its disassembly; addresses and processors of one generation do not matter."""
     instruction = parse(text)
-    found = _memory(instruction) or _control(instruction) or _compute(instruction)
+    found = _memory(instruction) or _image(instruction) or _control(instruction) or _compute(instruction)
     involved = bits(found.reads) | bits(found.writes)
     for _, registers in found.sinks:
         involved |= bits(registers)
@@ -393,6 +393,18 @@ def _flat_memory(instruction: Instruction, action: str, space: str) -> Effect:
             sinks=((Use.ADDRESS, registers), (Use.LDS_ADDRESS, (M0,))),
         )  # fmt: skip
     return _transfer(instruction, action, data, (base, tuple(offsets), lane_address), pool, lanes=True)
+
+
+def _image(instruction: Instruction) -> Effect | None:
+    """Images and exports, which compute processors of gfx9 have too: data first, all else is address."""
+    name, operands = instruction.mnemonic, instruction.operands
+    if name == "exp":
+        return Effect(instruction.text, sinks=((Use.STORE, _flat(operands)),))
+    if not name.startswith("image_"):
+        return None
+    action = "store" if "store" in name else "atomic" if "atomic" in name else "load"
+    address = ((), (), _flat(operands[1:]))
+    return _transfer(instruction, action, numbers(operands[0]), address, MEMORY, lanes=True)
 
 
 _LDS_RETURNS = re.compile(r"ds_(read.*|.*_rtn.*|append|consume|ordered_count)")

@@ -153,7 +153,8 @@ def fold(mnemonic: str, sources: tuple[int, ...], scc: int | None) -> tuple[int 
             return None, None
         else:
             number = given.pop(0)
-            values.append(kind.const(signed(number & ONES) if kind is isa.Simm16 else number & ONES))
+            # A 16-bit immediate is printed as its pattern; the definition takes the number.
+            values.append(kind.const((number & 0xFFFF ^ 0x8000) - 0x8000 if kind is isa.Simm16 else number & ONES))
     results = definition.meaning(*values)
     results = results if isinstance(results, tuple) else (results,)
     answer: int | None = None
