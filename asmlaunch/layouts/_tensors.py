@@ -119,32 +119,64 @@ def like(array: Any, result: np.ndarray) -> Any:
     return torch.from_numpy(result.view(f"i{result.itemsize}") if result.itemsize > 1 else result).view(array.dtype)
 
 
-def apply_on_device(layout: Layout, tensor: Any, padded: Sequence[int], pad_value: int) -> Any:
+def check_out(out: Any, array: Any, shape: Sequence[int]) -> None:
+    """Refuse memory that a result for ``array`` of ``shape`` cannot be written to.
+
+    Raises:
+        LayoutError: another kind, device, shape or dtype, or strided memory.
+    """
+    kind = "a torch tensor" if is_torch(array) else "a numpy array"
+    if is_torch(out) != is_torch(array):
+        raise LayoutError("out", got=type(out).__name__, need=f"{kind}, as the input")
+    contiguous = out.is_contiguous() if is_torch(out) else out.flags.c_contiguous and out.flags.writeable
+    placed = not is_torch(out) or out.device == array.device
+    if tuple(out.shape) != tuple(shape) or out.dtype != array.dtype or not contiguous or not placed:
+        where = f" on {array.device}" if is_torch(array) else ""
+        raise LayoutError(
+            "out",
+            got=f"{out.dtype} of shape {tuple(out.shape)}{'' if contiguous else ', strided or read-only'}",
+            need=f"contiguous {array.dtype} of shape {tuple(shape)}{where}",
+        )
+
+
+def apply_on_device(layout: Layout, tensor: Any, padded: Sequence[int], pad_value: int, out: Any | None = None) -> Any:
     """:meth:`Layout.apply` on a torch device: one Triton kernel where Triton can run, torch operations otherwise."""
     unsigned = _device_view(tensor)
     if triton_runs(tensor):
         from asmlaunch.layouts import triton_kernels
 
-        return triton_kernels.apply(layout, unsigned, padded, pad_value).view(tensor.dtype)
+        memory = None if out is None else _device_view(out)
+        return triton_kernels.apply(layout, unsigned, padded, pad_value, memory).view(tensor.dtype)
     sizes, into_memory = layout.split(padded)
     if tuple(padded) != tuple(tensor.shape):
         filled = unsigned.new_full(tuple(padded), _signed(pad_value, layout.itemsize))
         filled[tuple(slice(size) for size in tensor.shape)] = unsigned
         unsigned = filled
-    return unsigned.reshape(sizes).permute(into_memory).contiguous().reshape(tuple(padded)).view(tensor.dtype)
+    memory = unsigned.reshape(sizes).permute(into_memory)
+    if out is None:
+        return memory.contiguous().reshape(tuple(padded)).view(tensor.dtype)
+    _device_view(out).view(memory.shape).copy_(memory)
+    return out
 
 
-def invert_on_device(layout: Layout, buffer: Any, given: Sequence[int], shape: Sequence[int]) -> Any:
+def invert_on_device(
+    layout: Layout, buffer: Any, given: Sequence[int], shape: Sequence[int], out: Any | None = None
+) -> Any:
     """:meth:`Layout.invert` on a torch device."""
     unsigned = _device_view(buffer).contiguous().reshape(tuple(given))
     if triton_runs(buffer):
         from asmlaunch.layouts import triton_kernels
 
-        return triton_kernels.invert(layout, unsigned, shape).view(buffer.dtype)
+        result = None if out is None else _device_view(out)
+        return triton_kernels.invert(layout, unsigned, shape, result).view(buffer.dtype)
     sizes, into_memory = layout.split(given)
     memory = unsigned.reshape([sizes[axis] for axis in into_memory])
     logical = memory.permute([int(i) for i in np.argsort(into_memory)]).reshape(tuple(given))
-    return logical[tuple(slice(size) for size in shape)].contiguous().view(buffer.dtype)
+    logical = logical[tuple(slice(size) for size in shape)]
+    if out is None:
+        return logical.contiguous().view(buffer.dtype)
+    _device_view(out).copy_(logical)
+    return out
 
 
 def _device_view(tensor: Any) -> Any:

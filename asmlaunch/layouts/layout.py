@@ -200,6 +200,7 @@ class Layout:
         for value, limit in zip(index, padded, strict=True):
             if np.any(np.asarray(value) < 0) or np.any(np.asarray(value) >= limit):
                 raise LayoutError(f"index into layout {self.label}", got=value, need=f"0..{limit - 1}")
+        index = [_wide(value) for value in index]
         return sum(index[a.dimension] // a.step % a.size * a.stride for a in self.axes(shape))
 
     def element(self, address: Any, shape: Sequence[int]) -> tuple[Any, ...]:
@@ -211,30 +212,42 @@ class Layout:
         count = math.prod(self.padded_shape(shape)[-self.rank :])
         if np.any(np.asarray(address) < 0) or np.any(np.asarray(address) >= count):
             raise LayoutError(f"address in layout {self.label}", got=address, need=f"0..{count - 1}")
+        address = _wide(address)
         index: list[Any] = [0] * self.rank
         for a in self.axes(shape):
             index[a.dimension] = index[a.dimension] + address // a.stride % a.size * a.step
         return tuple(index)
 
-    def apply(self, array: Array, *, pad_value: int | None = None, padded: Sequence[int] | None = None) -> Array:
+    def apply(
+        self,
+        array: Array,
+        *,
+        pad_value: int | None = None,
+        padded: Sequence[int] | None = None,
+        out: Array | None = None,
+    ) -> Array:
         """Lay ``array`` (logical order, any strides) out: a new contiguous array of the padded shape in memory order.
 
         Args:
             array: ``[..., *dimensions]``, elements of ``itemsize`` bytes; numpy, or torch on any device.
             pad_value: the element (as an unsigned integer) for every padded position; the layout's own where left out.
             padded: the shape to pad to, whole tiles; the next whole tiles where left out.
+            out: contiguous memory of the padded shape to write to, of the same kind as ``array``; new where left out.
 
         Raises:
-            LayoutError: wrong rank or element size, padding needed and no value for it, or ``padded`` too small.
+            LayoutError: wrong rank or element size, padding needed and no value for it, ``padded`` too small, or an
+                ``out`` that does not fit.
         """
         self.check_itemsize(array)
         shape = tuple(array.shape)  # type: ignore[attr-defined]
         padded = self.padded_shape(shape) if padded is None else self.buffer_shape(tuple(padded), shape)
         value = self._pad_value(shape, padded, self.pad_value if pad_value is None else pad_value)
+        if out is not None:
+            _tensors.check_out(out, array, padded)
         if _tensors.on_device(array):
-            return _tensors.apply_on_device(self, array, padded, value)
+            return _tensors.apply_on_device(self, array, padded, value, out)
         source = _tensors.as_unsigned(array)
-        memory = np.empty(padded, source.dtype)
+        memory = np.empty(padded, source.dtype) if out is None else _tensors.as_unsigned(out)
         logical = self._logical_view(memory)
         for part, tiles in self._regions(shape, padded):
             target = logical[tiles]
@@ -244,27 +257,31 @@ class Layout:
                 edge[tuple(slice(size) for size in piece.shape)] = piece
                 piece = edge
             _permute.copy(piece.reshape(target.shape), target, tiled="destination")
-        return _tensors.like(array, memory)
+        return _tensors.like(array, memory) if out is None else out
 
-    def invert(self, buffer: Array, shape: Sequence[int] | None = None) -> Array:
+    def invert(self, buffer: Array, shape: Sequence[int] | None = None, *, out: Array | None = None) -> Array:
         """The logical tensor that ``buffer`` is the layout of, without its padding.
 
         Args:
             buffer: what :meth:`apply` returns, or the same with more padding in whole tiles. A flat buffer is taken as
                 one of the padded shape.
             shape: the logical shape; the buffer's own where it is left out.
+            out: contiguous memory of ``shape`` to write to, of the same kind as ``buffer``; new where left out.
 
         Raises:
-            LayoutError: wrong element size, or a buffer that is not whole tiles or too small for ``shape``.
+            LayoutError: wrong element size, a buffer that is not whole tiles or too small for ``shape``, or an ``out``
+                that does not fit.
         """
         self.check_itemsize(buffer)
         shape = tuple(buffer.shape if shape is None else shape)  # type: ignore[attr-defined]
         given = self.buffer_shape(tuple(buffer.shape), shape)  # type: ignore[attr-defined]
+        if out is not None:
+            _tensors.check_out(out, buffer, shape)
         if _tensors.on_device(buffer):
-            return _tensors.invert_on_device(self, buffer, given, shape)
+            return _tensors.invert_on_device(self, buffer, given, shape, out)
         source = _tensors.as_unsigned(buffer)
         logical = self._logical_view(np.ascontiguousarray(source).reshape(given))
-        result = np.empty(shape, source.dtype)
+        result = np.empty(shape, source.dtype) if out is None else _tensors.as_unsigned(out)
         for part, tiles in self._regions(shape, self.padded_shape(shape)):
             piece, target = logical[tiles], result[part]
             joined = self._joined(piece.shape)
@@ -274,7 +291,7 @@ class Layout:
                 edge = np.empty(joined, source.dtype)
                 _permute.copy(piece, edge.reshape(piece.shape), tiled="source")
                 target[...] = edge[tuple(slice(size) for size in target.shape)]
-        return _tensors.like(buffer, result)
+        return _tensors.like(buffer, result) if out is None else out
 
     def einops(self, shape: Sequence[int]) -> tuple[str, dict[str, int]]:
         """The arguments ``(pattern, axes)`` with which ``einops.rearrange`` puts a tensor of padded ``shape`` (without
@@ -467,6 +484,11 @@ class Layout:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{axis}={size}" for axis, size in self.sizes.items())
         return f"<Layout {self.name + ': ' if self.name else ''}{self.pattern}{'; ' + sizes if sizes else ''}>"
+
+
+def _wide(value: Any) -> Any:
+    """Integers that do not overflow when they are multiplied by strides."""
+    return value if isinstance(value, int) else np.asarray(value, np.int64)
 
 
 def _product(factors: Sequence[str]) -> str:

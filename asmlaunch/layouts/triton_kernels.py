@@ -24,16 +24,16 @@ _TILE_BYTES = 16384
 """Bytes that a program moves, about."""
 
 
-def apply(layout: Layout, tensor: Any, padded: Sequence[int], pad_value: int) -> Any:
+def apply(layout: Layout, tensor: Any, padded: Sequence[int], pad_value: int, out: Any | None = None) -> Any:
     """``layout`` applied to ``tensor`` (unsigned integers of its element size, any strides): contiguous, ``padded``."""
-    memory = torch.empty(tuple(padded), dtype=tensor.dtype, device=tensor.device)
+    memory = torch.empty(tuple(padded), dtype=tensor.dtype, device=tensor.device) if out is None else out
     _run(layout, tensor, memory, tuple(tensor.shape), pad_value, invert=False)
     return memory
 
 
-def invert(layout: Layout, buffer: Any, shape: Sequence[int]) -> Any:
+def invert(layout: Layout, buffer: Any, shape: Sequence[int], out: Any | None = None) -> Any:
     """The tensor of logical ``shape`` whose layout ``buffer`` (contiguous, padded shape) is."""
-    logical = torch.empty(tuple(shape), dtype=buffer.dtype, device=buffer.device)
+    logical = torch.empty(tuple(shape), dtype=buffer.dtype, device=buffer.device) if out is None else out
     _run(layout, logical, buffer, tuple(shape), 0, invert=True)
     return logical
 

@@ -146,6 +146,26 @@ def test_rows_of_1_to_65_and_tails_of_k():
             assert np.array_equal(SCALES_32X8.invert(out, x.shape), x)
 
 
+def test_results_in_given_memory():
+    x = golden(40, 9)
+    out = np.full((64, 16), 99, np.uint8)
+    assert SCALES_32X8.apply(x, out=out) is out
+    assert np.array_equal(out, SCALES_32X8.apply(x))
+    back = np.empty_like(x)
+    assert SCALES_32X8.invert(out, x.shape, out=back) is back
+    assert np.array_equal(back, x)
+    read_only = np.zeros((64, 16), np.uint8)
+    read_only.flags.writeable = False
+    for bad in (np.zeros((32, 16), np.uint8), np.zeros((64, 16), np.int8), np.zeros((16, 64), np.uint8).T, read_only):
+        with pytest.raises(LayoutError, match=r"contiguous uint8 of shape \(64, 16\)"):
+            SCALES_32X8.apply(x, out=bad)
+
+
+def test_small_index_types_do_not_overflow():
+    index = (np.array([255], np.uint8), np.array([7], np.uint8))
+    assert SCALES_32X8.address(index, (256, 64)).tolist() == [scale_address(255, 7, 64)]
+
+
 def test_more_padding_than_needed_is_left_out():
     x = golden(40, 9)
     big = SCALES_32X8.apply(np.pad(x, ((0, 216), (0, 23)), constant_values=9))

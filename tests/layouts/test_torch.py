@@ -41,6 +41,15 @@ def test_layouts_of_tensors(name, route):
     else:
         out = _tensors.apply_on_device(layout, tensor, layout.padded_shape(shape), 200)
         back = _tensors.invert_on_device(layout, out, out.shape, shape)
+    memory, result = torch.empty_like(out), torch.empty_like(tensor)
+    if route == "host":
+        assert layout.apply(tensor, pad_value=200, out=memory) is memory
+        assert layout.invert(out, shape, out=result) is result
+    else:
+        _tensors.apply_on_device(layout, tensor, layout.padded_shape(shape), 200, memory)
+        _tensors.invert_on_device(layout, out, out.shape, shape, result)
+    assert torch.equal(memory, out)
+    assert torch.equal(result, back)
     assert out.dtype == tensor.dtype
     assert np.array_equal(out.numpy().view(x.dtype), expected)
     assert torch.equal(back, tensor)
@@ -88,6 +97,16 @@ def test_identify_and_check_padding():
     assert layouts.identify(tiled.view(torch.float8_e8m0fnu), scales.view(torch.float8_e8m0fnu))
     assert layouts.identify(packed, layouts.dequantize_mxfp4(packed, scales)).nibble_order == "low first"
     assert layouts.check_padding(tiled, (64, 16))
+
+
+def test_given_memory_must_fit():
+    for bad in (
+        np.zeros((96, 24), np.uint8),
+        torch.zeros(96, 24),
+        torch.zeros(96, 24, dtype=torch.uint8, device="meta"),
+    ):
+        with pytest.raises(LayoutError, match="out: got"):
+            SCALES_32X8.apply(SCALES, out=bad)
 
 
 def saved(value, **options):

@@ -50,6 +50,15 @@ def test_scale_tiles(rows, columns):
     assert torch.equal(triton_kernels.invert(layouts.SCALES_32X8, out, padded)[:rows, :columns], torch.from_numpy(x))
 
 
+def test_results_in_given_memory():
+    x = torch.from_numpy(RNG.integers(0, 256, (40, 16), dtype=np.uint8))
+    memory, back = torch.zeros(64, 16, dtype=torch.uint8), torch.zeros_like(x)
+    assert triton_kernels.apply(layouts.SCALES_32X8, x, (64, 16), 0, memory) is memory
+    assert torch.equal(memory, layouts.SCALES_32X8.apply(x))
+    assert triton_kernels.invert(layouts.SCALES_32X8, memory, (40, 16), back) is back
+    assert torch.equal(back, x)
+
+
 def test_empty_tensors():
     empty = torch.empty((0, 8), dtype=torch.uint8)
     assert triton_kernels.apply(layouts.SCALES_32X8, empty, (0, 8), 0).shape == (0, 8)
