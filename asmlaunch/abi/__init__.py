@@ -4,6 +4,7 @@ from asmlaunch.abi.arguments import Buffer, resolve
 from asmlaunch.abi.audit import Audit, LiveBytes, audit
 from asmlaunch.abi.binding import bind
 from asmlaunch.abi.diff import Diff, FieldDiff, diff
+from asmlaunch.abi.expected import expected_segment
 from asmlaunch.abi.hexdump import Dump, find_dumps, hexdump, parse_hexdump, read_dumps
 from asmlaunch.abi.hidden import hidden_values
 from asmlaunch.abi.kernel_diff import KernelDiff, diff_kernels
@@ -28,6 +29,7 @@ __all__ = [
     "check_manifests",
     "diff",
     "diff_kernels",
+    "expected_segment",
     "find_dumps",
     "hexdump",
     "hidden_values",

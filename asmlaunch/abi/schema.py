@@ -63,6 +63,7 @@ class Field:
         instead: for a field that is not live, the one that does what a caller may expect of it.
         default: the value when none is given; None means that the caller has to give one.
         derive: arrays the value can be read off when it is not given; they have to agree.
+        contiguous: what the value is for arrays without padding between rows, from the problem's values by name.
         dtypes: names of the array dtypes a pointer accepts; empty means any.
         layout: shape and dtype in the problem's symbols, for people.
         nbytes: bytes a pointer's buffer must have, computed from the problem's values by name.
@@ -82,6 +83,7 @@ class Field:
     aliases: tuple[str, ...] = ()
     default: Value | None = None
     derive: tuple[FromShape, ...] = ()
+    contiguous: Callable[[Any], int] | None = None
     dtypes: tuple[str, ...] = ()
     layout: str = ""
     nbytes: Callable[[Any], int] | None = None
@@ -106,6 +108,12 @@ class Field:
     def given_by_caller(self) -> bool:
         """False for padding and hidden arguments."""
         return self.role not in ("padding", "hidden")
+
+    def to_json(self) -> dict[str, Any]:
+        """What describes the field, as plain values for ``json.dumps``."""
+        plain = ("name", "offset", "size", "type", "unit", "role", "live", "layout", "address_space", "access")
+        default = self.default.hex() if isinstance(self.default, bytes) else self.default
+        return {**{key: getattr(self, key) for key in plain}, "aliases": list(self.aliases), "default": default}
 
     @property
     def where(self) -> str:
@@ -249,6 +257,10 @@ class KernargSchema:
                     hint=f"the first argument not covered is {index}, {field.where}",
                 )
         return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields and the size, as plain values for ``json.dumps``."""
+        return {"size": self.size, "fields": [field.to_json() for field in self.fields]}
 
     def with_fields(self, changes: Mapping[str, Mapping[str, Any]], name: str | None = None) -> KernargSchema:
         """A copy in which the named fields have some attributes replaced."""

@@ -7,7 +7,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import audit, diff, hexdump, inspect, layout, verify
+from asmlaunch.cli import audit, diff, hexdump, inspect, layout, manifests, verify
+from asmlaunch.cli.map import kernarg_map
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
 
@@ -45,5 +46,7 @@ app.command("inspect")(inspect.inspect)
 app.command("hexdump")(hexdump.hexdump)
 app.command("diff")(diff.diff)
 app.command("audit")(audit.audit)
+app.command("map")(kernarg_map)
+app.command("manifests")(manifests.manifests)
 app.add_typer(verify.app, name="verify")
 app.add_typer(layout.app, name="layout")

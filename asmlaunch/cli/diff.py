@@ -1,4 +1,4 @@
-"""``asmlaunch diff``: two argument segments, field by field."""
+"""``asmlaunch diff``: two argument segments, field by field, or two kernels."""
 
 from __future__ import annotations
 
@@ -6,41 +6,88 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from asmlaunch import abi
-from asmlaunch.abi.diff import show
-from asmlaunch.cli.hexdump import KernelOption, NameOption
-from asmlaunch.cli.kernarg import FORMATS, read_kernarg, schema_of, words
+from asmlaunch.abi import Diff, Dump, expected_segment
+from asmlaunch.cli.hexdump import DumpOption, KernelOption, NameOption
+from asmlaunch.cli.kernarg import FORMATS, kernel_of, parse_values, read_kernarg, schema_of, words
 from asmlaunch.cli.output import console, print_json
+from asmlaunch.errors import ArgumentError
+
+_CONTAINERS = (b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB")
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(help=f"First argument segment: {FORMATS}.", show_default=False)],
-    b: Annotated[Path, typer.Argument(help="Second argument segment.", show_default=False)],
+    a: Annotated[
+        Path, typer.Argument(help=f"First argument segment ({FORMATS}), or a code object.", show_default=False)
+    ],
+    b: Annotated[
+        Path | None, typer.Argument(help="Second segment or code object; left out with --set.", show_default=False)
+    ] = None,
     kernel: KernelOption = None,
     name: NameOption = None,
+    number: DumpOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Compare with what a launch with these arguments passes."),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option(help="Pointers have to be equal, not only null or not and aligned alike.")
+    ] = False,
+    strict: Annotated[bool, typer.Option(help="Fields that the kernel does not use count too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
-    """Compare two argument segments by field name; the exit status is 1 when they differ.
+    """Compare two argument segments by field name, or two kernels; the exit status is 1 when they differ.
 
     Without `--kernel` the fields have no names and the segments are compared in words of 4 bytes. Fields whose bytes
-    are missing from one of the files (a dump with lines left out) are not judged.
+    are missing from one of the files (a dump with lines left out) are not judged. Pointers match when both are null or
+    both are not and they are aligned alike; slots that the kernel does not use are shown and do not count.
     """
+    if b is not None and _is_object(a) and _is_object(b):
+        changes = abi.diff_kernels(kernel_of(a, name), kernel_of(b, name))
+        if as_json:
+            print_json(changes.to_json())
+        else:
+            console.print(changes if changes else str(changes))
+        raise typer.Exit(1 if changes else 0)
     schema = schema_of(kernel, name)
-    left, right = read_kernarg(a, schema), read_kernarg(b, schema)
-    result = abi.diff(left, right, schema or words(max(len(left), len(right))))
+    left = read_kernarg(a, schema, number)
+    if settings:
+        if schema is None or b is not None:
+            raise ArgumentError(
+                "--set", got="no --kernel" if schema is None else "a second file", need="one file and --kernel"
+            )
+        right = expected_segment(schema, parse_values(settings))
+    elif b is None:
+        raise ArgumentError("second segment", need="a file, or argument values with --set")
+    else:
+        right = read_kernarg(b, schema)
+    chosen = schema or words(max(len(left), len(right)))
+    result = abi.diff(left, right, chosen, exact=exact, strict=strict)
     if as_json:
         print_json(result.to_json())
     else:
-        known = [entry for entry in result.fields if entry.same is not None]
-        console.print(f"{len(known) - len(result.differences)} of {len(known)} known fields are equal")
-        if result:
-            table = Table()
-            for column in ("offset", "name", str(a.name), str(b.name)):
-                table.add_column(column)
-            for entry in result.differences:
-                field = entry.field
-                table.add_row(str(field.offset), field.name, show(field, entry.a), show(field, entry.b))
-            console.print(table)
+        _print(result, left, right)
     raise typer.Exit(1 if result else 0)
+
+
+def _is_object(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(24).startswith(_CONTAINERS)
+    except OSError:
+        return False
+
+
+def _print(result: Diff, left: Dump, right: Dump) -> None:
+    """The differences, and for each known line of a dump that is compared with values how its fields compare."""
+    if result or result.tolerated:
+        console.print(result)
+    else:
+        console.print(result.summary())
+    if right.format == "expected":
+        for start in range(0, len(left), 16):
+            named = [e for e in result.fields if start <= e.field.offset < start + 16]
+            if any(left.is_known(e.field.offset, e.field.end) for e in named):
+                judged = "; ".join(f"{e.field.name} {e.status}" for e in named)
+                console.print(f"{start:04d}   | {judged}", highlight=False, markup=False)

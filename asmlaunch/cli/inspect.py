@@ -31,11 +31,19 @@ _FACTS = (
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(help="The code object, a .co or .hsaco file.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The code object (.co, .hsaco), or a bundle or fat binary that holds it.", show_default=False
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option("--target", help="Which entry of a bundle or fat binary, e.g. gfx950.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show a code object's target, kernels, arguments and resource needs."""
-    code_object = codeobject.read(file)
+    code_object = codeobject.read(file, target)
     if as_json:
         print_json(describe(code_object))
         return
@@ -76,6 +84,11 @@ def _describe_kernel(kernel: KernelInfo) -> dict[str, Any]:
             }
             for argument in kernel.arguments
         ],
+        "preload": {
+            "dwords": kernel.descriptor.kernarg_preload_spec_length,
+            "first": kernel.descriptor.kernarg_preload_spec_offset,
+        },
+        "schema": (family.schema(kernel) if family else schema_from_metadata(kernel)).to_json(),
         "descriptor": dict(kernel.descriptor.fields),
     }
 

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from asmlaunch import abi, codeobject
-from asmlaunch.abi import Dump, KernargSchema, parse_hexdump, schema_from_metadata
+from asmlaunch.abi import Dump, KernargSchema, read_dumps, schema_from_metadata
 from asmlaunch.abi.families import family_of
 from asmlaunch.codeobject import KernelInfo
-from asmlaunch.errors import DumpError, KernelNotFoundError
+from asmlaunch.errors import ArgumentError, DumpError, KernelNotFoundError
+from asmlaunch.kernels import choose_object, find_objects
 
-FORMATS = "a hexdump in AITER's table format (lines may be missing), raw bytes, or JSON with argument values by name"
+FORMATS = (
+    "a hexdump (AITER's table, hexdump -C, xxd, a C array or a Python literal; lines may be missing), a log with one "
+    "in it, raw bytes, or JSON with argument values by name"
+)
 
 
 def kernel_of(object_file: Path, name: str | None) -> KernelInfo:
     """The kernel of that name of an object file, or its only one.
 
+    A file that is not there is looked for by its name where the kernels are found (the amd-aiter wheel by default).
+
     Raises:
         KernelNotFoundError: no such kernel, or several and no name. CodeObjectError: not a code object.
     """
+    if not object_file.exists() and len(object_file.parts) == 1:
+        object_file = choose_object(find_objects("*.co"), str(object_file))
     kernels = codeobject.read(object_file).kernels
     if name is None and len(kernels) != 1:
         raise KernelNotFoundError(
@@ -51,34 +60,45 @@ def words(size: int) -> KernargSchema:
     return KernargSchema(fields, size, "unknown kernel")
 
 
-def read_kernarg(file: Path, schema: KernargSchema | None) -> Dump:
-    """The segment in ``file`` (``-`` is standard input), whatever form it has.
+def read_kernarg(file: Path, schema: KernargSchema | None, dump: int | None = None) -> Dump:
+    """The segment in ``file`` (``-`` is standard input), whatever form it has; of several dumps number ``dump``.
 
     Raises:
-        DumpError: unreadable, or JSON without a schema to pack it by. ArgumentError: JSON values that do not fit.
+        DumpError: unreadable, several dumps and no choice, or JSON without a schema to pack it by.
+        ArgumentError: JSON values that do not fit.
     """
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise DumpError(f"cannot read {file} ({error.strerror})") from error
-    text = _text(data)
-    if text is not None and text.lstrip().startswith("{"):
-        return _whole(_from_json(text, file, schema))
-    if text is not None and "|" in text:
-        return parse_hexdump(text)
-    return _whole(data)
+    if data.lstrip().startswith(b"{") and 0 not in data:
+        packed = _from_json(data.decode("utf-8", "replace"), file, schema)
+        return Dump(packed, ((0, len(packed)),))
+    dumps = read_dumps(data)
+    number = 1 if dump is None and len(dumps) == 1 else dump
+    if number is None or not 1 <= number <= len(dumps):
+        found = ", ".join(f"{i} ({d.format}, {len(d)} bytes)" for i, d in enumerate(dumps, 1))
+        raise DumpError(f"dumps in {file}", got=found, need="one of them", hint="choose it with --dump")
+    return dumps[number - 1]
 
 
-def _whole(data: bytes) -> Dump:
-    return Dump(data, ((0, len(data)),))
+def parse_values(settings: Iterable[str]) -> dict[str, Any]:
+    """Argument values from ``NAME=VALUE`` settings; values are integers (``0x...`` too) or floats.
 
-
-def _text(data: bytes) -> str | None:
-    """The file's text, or None for binary data; an argument segment nearly always holds zero bytes, text never."""
-    try:
-        return None if 0 in data else data.decode()
-    except UnicodeDecodeError:
-        return None
+    Raises:
+        ArgumentError: another form.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        try:
+            values[name] = int(text, 0)
+        except ValueError:
+            try:
+                values[name] = float(text)
+            except ValueError:
+                raise ArgumentError("setting", got=repr(setting), need="NAME=VALUE with a number") from None
+    return values
 
 
 def _from_json(text: str, file: Path, schema: KernargSchema | None) -> bytes:

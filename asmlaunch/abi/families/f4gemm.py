@@ -6,6 +6,7 @@ code against a float64 reference and changing one argument at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -54,9 +55,14 @@ def _dim(name: str, role: str, unit: str, *derive: FromShape) -> Field:
     return num(name, role, unit, meta=f"{name}dim", derive=derive)
 
 
-def _row_stride(name: str, unit: str, array: str, factor: int | Fraction) -> Field:
-    role = f"row stride of {array}"
-    return num(name, role, unit, meta=name.replace("_", ""), derive=(stride(array, 0, factor),))
+def _row_stride(name: str, unit: str, array: str, factor: int | Fraction, contiguous: Callable[[Any], int]) -> Field:
+    derive = (stride(array, 0, factor),)
+    meta = name.replace("_", "")
+    return num(name, f"row stride of {array}", unit, meta, derive=derive, contiguous=contiguous)
+
+
+def _scale_columns(p: Any) -> int:
+    return round_up(ceil_div(p.K, 32), 8)
 
 
 def splits(p: Any) -> int:
@@ -98,11 +104,11 @@ FAMILY = Family(
         f32("beta", "loaded, not used", live=False),
         _unused("stride_D0", instead="stride_C0, which is D's row stride too"),
         _unused("stride_D1"),
-        _row_stride("stride_C0", "elements", "D", Fraction(1, 2)),
+        _row_stride("stride_C0", "elements", "D", Fraction(1, 2), lambda p: p.N),
         _unused("stride_C1"),
-        _row_stride("stride_A0", "elements", "A", 2),
+        _row_stride("stride_A0", "elements", "A", 2, lambda p: p.K),
         _unused("stride_A1"),
-        _row_stride("stride_B0", "elements", "B", 2),
+        _row_stride("stride_B0", "elements", "B", 2, lambda p: p.K),
         _unused("stride_B1"),
         _dim("M", "rows of A and D", "rows", extent("A", 0)),
         _dim("N", "rows of B, columns of D", "rows", extent("B", 0)),
@@ -123,9 +129,9 @@ FAMILY = Family(
             dtypes=_E8M0,
             nbytes=lambda p: round_up(p.N, 32) * p.stride_ScaleB0,
         ),
-        _row_stride("stride_ScaleA0", "bytes", "ScaleA", 1),
+        _row_stride("stride_ScaleA0", "bytes", "ScaleA", 1, _scale_columns),
         _unused("stride_ScaleA1"),
-        _row_stride("stride_ScaleB0", "bytes", "ScaleB", 1),
+        _row_stride("stride_ScaleB0", "bytes", "ScaleB", 1, _scale_columns),
         _unused("stride_ScaleB1"),
         num("log2_k_split", "log2 of the splits of K", type="i32", live=False),
     ),
@@ -165,13 +171,13 @@ FAMILY = Family(
         Require("stride_B0", lambda p: p.stride_B0 >= p.K, "at least K (in fp4 elements)"),
         Require(
             "stride_ScaleA0",
-            lambda p: p.stride_ScaleA0 >= round_up(p.K // 32, 8),
+            lambda p: p.stride_ScaleA0 >= _scale_columns(p),
             "at least K/32 rounded up to 8 (in bytes)",
             hint="pad the scales' columns with 0x00 (layouts.pad_scales)",
         ),
         Require(
             "stride_ScaleB0",
-            lambda p: p.stride_ScaleB0 >= round_up(p.K // 32, 8),
+            lambda p: p.stride_ScaleB0 >= _scale_columns(p),
             "at least K/32 rounded up to 8 (in bytes)",
             hint="pad the scales' columns with 0x00 (layouts.pad_scales)",
         ),
