@@ -39,6 +39,15 @@ def assemble(text: str, processor: str) -> bytes:
     Raises:
         AssemblyError: a line that is no instruction of ``processor``.
     """
+    return bytes(ELFFile(io.BytesIO(assemble_object(text, processor))).get_section_by_name(".text").data())
+
+
+def assemble_object(text: str, processor: str) -> bytes:
+    """The relocatable object of the assembly ``text``.
+
+    Raises:
+        AssemblyError: a line that is no instruction of ``processor``.
+    """
     from rocm.llvm.c import core, targetmachine
     from rocm.llvm.c.targetmachine import LLVMCodeGenFileType, LLVMCodeGenOptLevel, LLVMCodeModel, LLVMRelocMode
 
@@ -64,9 +73,8 @@ def assemble(text: str, processor: str) -> bytes:
         raise AssemblyError("\n".join(messages))
     size = core.LLVMGetBufferSize(buffer.value)
     image = ctypes.string_at(int(core.LLVMGetBufferStart(buffer.value)), size)
-    code = bytes(ELFFile(io.BytesIO(image)).get_section_by_name(".text").data())
     core.LLVMDisposeMemoryBuffer(buffer.value)
     targetmachine.LLVMDisposeTargetMachine(machine)
     core.LLVMDisposeModule(module)
     core.LLVMContextDispose(context)
-    return code
+    return bytes(image)
