@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from asmlaunch.emulator.isa.evaluate import evaluate
-from asmlaunch.emulator.isa.language import Bool, Float, Integer, T, Value
+from asmlaunch.emulator.isa.language import F16, F32, Bool, Float, Integer, T, Value
 from asmlaunch.emulator.state import LANES
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
@@ -155,7 +155,15 @@ _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _PREDICATES = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
+def _in_f32(low: Lowering, value: Value) -> Cell:
+    """An operation on f16 done in f32 and rounded: for sums, products, quotients and roots the result is the same."""
+    wide = F32(value.op, tuple(arg.to(F32) for arg in value.args), value.attr)
+    return low.cell(wide.to(F16))
+
+
 def _binary(low: Lowering, value: Value) -> Cell:
+    if isinstance(value, F16):
+        return _in_f32(low, value)
     (a, b), _ = low.together(*value.args)
     if isinstance(value, Float):
         method = _FLOAT_OPS[value.op]
@@ -167,6 +175,8 @@ def _binary(low: Lowering, value: Value) -> Cell:
 
 
 def _compare(low: Lowering, value: Value) -> Cell:
+    if isinstance(value.args[0], F16):
+        value = Bool(value.op, tuple(arg.to(F32) for arg in value.args))
     (a, b), _ = low.together(*value.args)
     predicate, kind = _PREDICATES[value.op], value.args[0]
     if isinstance(kind, Float):
@@ -199,8 +209,13 @@ def _convert(low: Lowering, value: Value) -> Cell:
     build = low.builder
     if isinstance(source, Float):
         assert isinstance(value, Float), "a float becomes an integer by `truncate`"
+        assert (source.bits, value.bits) != (64, 16), "two roundings"
+        if value.bits == source.bits:
+            return cell
         widen = build.fpext if value.bits > source.bits else build.fptrunc
         return Cell(widen(cell.ir, target))
+    if isinstance(value, F16):
+        return low.cell(source.to(F32).to(F16))
     if isinstance(value, Float):
         return Cell((build.sitofp if signed else build.uitofp)(cell.ir, target))
     if value.bits == source.bits:
@@ -251,6 +266,8 @@ def _read_lane(low: Lowering, value: Value) -> Cell:
 
 def _intrinsic(low: Lowering, value: Value) -> Cell:
     """Operations that LLVM has under the same name, of one argument and of its type."""
+    if isinstance(value, F16):
+        return _in_f32(low, value)
     cell = low.cell(value.args[0])
     extra = [ir.Constant(I1, 0)] if value.op in ("cttz", "ctlz") else []  # a zero is not undefined
     return Cell(call(low.builder, f"llvm.{value.op}.{overload(cell.ir.type)}", cell.ir.type, [cell.ir, *extra]))

@@ -14,7 +14,7 @@ from asmlaunch.emulator.emit.registers import Key, Registers
 from asmlaunch.emulator.isa import language as isa
 from asmlaunch.emulator.isa.memory import PRIVATE_BASE, SHARED_BASE
 from asmlaunch.emulator.lower import I1, I32, I64, LANES_I32, Cell, Lowering, call, given, lanes
-from asmlaunch.emulator.mode import Mode
+from asmlaunch.emulator.mode import Mode, hardware_register
 from asmlaunch.emulator.native.helpers import ROW
 from asmlaunch.emulator.program import Block
 from asmlaunch.emulator.state import LANES, WAVE
@@ -160,6 +160,10 @@ class Operands:
             return (given(isa.U64, self._exec()) == 0).to(isa.U32).to(kind)
         if name in ("src_scc", "scc"):
             return given(isa.Scc, self._registers.read(Key("scc", 0))).to(isa.U32).to(kind)
+        if name.startswith("hwreg("):
+            register, first, width = hardware_register(instruction, operand)
+            if register == "HW_REG_MODE":
+                return kind.const(self._mode.mode >> first & ((1 << width) - 1))
         raise self._unsupported(instruction, f"operand {name}")
 
     def _scalar(self, instruction: Instruction, operand: Operand) -> ir.Value:

@@ -61,6 +61,7 @@ BF8_FNUZ = Format("BF8 E5M2 (FNUZ)", 5, 2, 16, 0x7F, overflow=0x80, nan=0x80, un
 FP6 = Format("FP6 E2M3", 2, 3, 1, 0x1F)
 BF6 = Format("BF6 E3M2", 3, 2, 3, 0x1F)
 FP4 = Format("FP4 E2M1", 2, 1, 1, 0x7)
+F16_FORMAT = Format("FP16", 5, 10, 15, 0x7BFF, nan=0x7E00)
 
 
 def decode(code: U32, form: Format) -> F32:

@@ -53,6 +53,8 @@ class Value:
         """The same number in another type: integers truncate or extend by their own sign, floats round to nearest
         even.
         """
+        if isinstance(self, F64) and to is F16:
+            return rounded_to_odd(self).to(to)
         return to("convert", (self,))
 
     def _other(self: T, other: T | int | float) -> T:
@@ -279,7 +281,30 @@ def select(condition: Bool, yes: T, no: T) -> T:
 
 def fma(a: T, b: T, c: T) -> T:
     """``a * b + c`` with one rounding."""
+    if isinstance(a, F16) and isinstance(b, F16) and isinstance(c, F16):
+        return _fma_of_halves(a, b, c)  # type: ignore[return-value]
     return type(a)("fma", (a, b, c))
+
+
+def rounded_to_odd(value: F64) -> F32:
+    """As f32, with a last bit of 1 where digits were lost: a further rounding is then the only one."""
+    narrow = value.to(F32)
+    back, bits = narrow.to(F64), narrow.bits_as(U32)
+    towards = select((value > back) ^ (value > 0.0), bits - 1, bits + 1)
+    inexact = (back < value) | (back > value)
+    return select(inexact & ((bits & 1) == 0), towards, bits).bits_as(F32)
+
+
+def _fma_of_halves(a: F16, b: F16, c: F16) -> F16:
+    """In f32, where the product is exact, with the sum rounded to odd so that the rounding to f16 is the only one."""
+    product, addend = a.to(F32) * b.to(F32), c.to(F32)
+    total = product + addend
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    bits = total.bits_as(U32)
+    towards = select((lost > 0.0) ^ (total > 0.0), bits - 1, bits + 1)
+    inexact = (lost > 0.0) | (lost < 0.0)
+    return select(inexact & ((bits & 1) == 0), towards, bits).bits_as(F32).to(F16)
 
 
 def divide(a: T, b: T) -> T:

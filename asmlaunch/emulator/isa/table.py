@@ -164,7 +164,19 @@ def mnemonics() -> list[str]:
 
 def _load() -> None:
     # The modules register on import; importing them here keeps `find` complete whatever was imported before.
-    from asmlaunch.emulator.isa import control, matrix, memory, scalar, vector  # noqa: F401
+    from asmlaunch.emulator.isa import (  # noqa: F401
+        compare,
+        control,
+        conversions,
+        lanes,
+        matrix,
+        memory,
+        scalar,
+        scaled,
+        transcendental,
+        vector,
+        vector_float,
+    )
 
 
 def signature(function: Callable[..., Any]) -> tuple[tuple[tuple[str, type[Value]], ...], tuple[type[Value], ...]]:
@@ -178,7 +190,7 @@ def signature(function: Callable[..., Any]) -> tuple[tuple[tuple[str, type[Value
 
 
 def compute(unit: str, mnemonic: str, meaning: Callable[..., Any], **properties: Any) -> None:
-    """Register ``meaning`` as the definition of ``mnemonic``."""
+    """Register ``meaning`` as the definition of ``mnemonic``; ``properties`` are ``Compute``'s."""
     sources, results = signature(meaning)
     register(Compute(mnemonic, unit, meaning, sources, results, **properties))
 
