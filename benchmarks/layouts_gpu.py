@@ -1,0 +1,158 @@
+"""Layouts and MXFP4 on a GPU: bit-equal to numpy on many shapes, and bandwidth against a device-to-device copy.
+
+    python benchmarks/layouts_gpu.py [--output FILE.json] [--mib 256] [--quick]
+
+Needs torch with a GPU and Triton, and asmlaunch importable (from a checkout: PYTHONPATH=.). Exit status 1 if a result
+differs from numpy's. The reference chain is reshape, permute and contiguous in torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from asmlaunch import layouts
+from asmlaunch.layouts import LAYOUTS, ROUNDINGS, Layout
+
+TARGETS = {"apply": 0.8, "invert": 0.8, "quantize": 0.7}
+TIMED = ("scales_32x8", "scales_128x4", "scales_n32k4", "weights_16x16", "weights_32x16", "weights_16x16_16bit")
+
+
+def shapes(layout: Layout, quick: bool) -> Iterator[tuple[int, ...]]:
+    """Whole tiles, ragged ends, few rows, batches: the shapes that the tests use and larger ones."""
+    open_ = [group[0] not in layout.sizes for group in layout.groups]
+    ragged = [max(1, 2 * t - 3) if o else 2 * t for t, o in zip(layout.tile, open_, strict=True)]
+    yield tuple(2 * t for t in layout.tile)
+    yield tuple(ragged)
+    yield (ragged[0], *(3 * t for t in layout.tile[1:]))
+    yield (2, *ragged)
+    yield (0, *layout.tile[1:])
+    yield tuple(16 * t for t in layout.tile)
+    yield (3, *(5 * t for t in layout.tile))
+    if all(open_) and layout.rank == 2:
+        for rows in (1, 31, 64, 65) if quick else range(1, 66):
+            yield (rows, 8 * layout.tile[1])
+            yield (rows, 52)
+
+
+def check(quick: bool) -> list[str]:
+    """Every layout on every shape, both ways; what differs."""
+    rng, wrong = np.random.default_rng(0), []
+    for name, layout in LAYOUTS.items():
+        for shape in shapes(layout, quick):
+            x = rng.integers(0, 256, shape, dtype=f"u{layout.itemsize}")
+            expected = layout.apply(x, pad_value=200)
+            tensor = torch.from_numpy(x.view(f"i{layout.itemsize}") if layout.itemsize > 1 else x).cuda()
+            out = layout.apply(tensor, pad_value=200)
+            back = layout.invert(out, shape)
+            if not np.array_equal(out.cpu().numpy().view(x.dtype), expected):
+                wrong.append(f"{name} {shape} apply")
+            if not torch.equal(back, tensor):
+                wrong.append(f"{name} {shape} invert")
+    return wrong
+
+
+def check_quantisation() -> list[str]:
+    """The fused kernel against numpy on ordinary and special values, for every rounding and input type."""
+    rng, wrong = np.random.default_rng(1), []
+    for rows, k in ((70, 340), (1, 32), (33, 2048), (256, 4096)):
+        x = rng.standard_normal((rows, k)) * np.exp2(rng.integers(-130, 127, (rows, k)))
+        if rows > 10:
+            x[3, 5], x[4, 40 % k], x[5, :32], x[6, :32], x[7, :32] = np.nan, -np.inf, 0, 3.3e38, -0.0
+            x[8, :32], x[9, :32] = 1e-40, 1e-45  # subnormal in f32: a flushing multiplication would show here
+            x[10, :32] = np.resize([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6, -0.25, -0.75, -5], 32)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            with np.errstate(over="ignore"):
+                tensor = torch.from_numpy(x.astype(np.float32)).to(dtype)
+            for rounding in ROUNDINGS:
+                packed, scales = layouts.quantize_mxfp4_tiled(tensor.cuda(), rounding)
+                expected = layouts.quantize_mxfp4_tiled(tensor, rounding)
+                for what, got, want in (("codes", packed, expected[0]), ("scales", scales, expected[1])):
+                    bad = int((got.cpu() != want).sum())
+                    if bad:
+                        wrong.append(f"{rounding} {dtype} {rows}x{k} {what}: {bad} of {want.numel()} differ")
+    return wrong
+
+
+def seconds(function: Callable[[], Any], rounds: int = 30) -> float:
+    """Median time of a launch by GPU events, with the L2 cache overwritten before each."""
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    for _ in range(3):
+        function()
+    times = []
+    for _ in range(rounds):
+        flush.zero_()
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        function()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop) / 1e3)
+    return sorted(times)[rounds // 2]
+
+
+def record(operation: str, moved: int, taken: float, copy_rate: float, target: float | None = None) -> dict[str, Any]:
+    """Bytes read and written over time, and its ratio to that of a copy."""
+    entry = {"operation": operation, "gb_per_s": round(moved / taken / 1e9, 1), "seconds": taken}
+    entry["ratio_to_copy"] = round(moved / taken / copy_rate, 3)
+    return entry if target is None else {**entry, "target": target, "met": entry["ratio_to_copy"] >= target}
+
+
+def bandwidths(mib: int) -> list[dict[str, Any]]:
+    """Copy, torch's chain, the layouts both ways, and fused quantisation."""
+    size = mib << 20
+    x = torch.randint(0, 256, (size // 8192, 8192), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(x)
+    taken = seconds(lambda: target.copy_(x))
+    rate = 2 * size / taken
+    records = [record("device-to-device copy", 2 * size, taken, rate)]
+    for name in TIMED:
+        layout = LAYOUTS[name]
+        source = x.view(torch.int16) if layout.itemsize == 2 else x
+        memory = torch.empty_like(source)
+        sizes, order = layout.split(source.shape)
+        chain = seconds(lambda s=source, z=sizes, o=order: s.reshape(z).permute(o).contiguous())
+        records.append(record(f"{name}: torch reshape-permute-contiguous", 2 * size, chain, rate))
+        forward = seconds(lambda lay=layout, s=source, m=memory: lay.apply(s, out=m))
+        records.append(record(f"{name}: apply", 2 * size, forward, rate, TARGETS["apply"]))
+        result = torch.empty_like(source)
+        backward = seconds(lambda lay=layout, m=memory, r=result: lay.invert(m, out=r))
+        records.append(record(f"{name}: invert", 2 * size, backward, rate, TARGETS["invert"]))
+        assert torch.equal(result, source)
+    values = torch.randn(size // 8192 // 2, 8192, device="cuda").to(torch.bfloat16)
+    moved = values.numel() * 2 + values.numel() // 2 + values.numel() // 32
+    fused = seconds(lambda: layouts.quantize_mxfp4_tiled(values))
+    records.append(record("bf16 -> mxfp4 and tiled scales, fused", moved, fused, rate, TARGETS["quantize"]))
+    return records
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", help="write the JSON here too")
+    parser.add_argument("--mib", type=int, default=256, help="size of the arrays that are timed")
+    parser.add_argument("--quick", action="store_true", help="fewer shapes")
+    options = parser.parse_args()
+    wrong = check(options.quick) + check_quantisation()
+    report = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "equal_to_numpy": not wrong,
+        "differences": wrong,
+        "bandwidths": bandwidths(options.mib),
+    }
+    text = json.dumps(report, indent=2)
+    print(text)
+    if options.output:
+        with open(options.output, "w") as file:
+            file.write(text)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
