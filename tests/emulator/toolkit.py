@@ -33,7 +33,7 @@ def source(
     """A whole source file around the instructions ``body``; ``s_endpgm`` is added.
 
     Args:
-        arguments: such as "x:ptr n:u32"; a pointer is the default.
+        arguments: such as "x:ptr count:u32"; a pointer is the default.
         accum: the first AccVGPR; None: there are none.
     """
     offset, lines = 0, []

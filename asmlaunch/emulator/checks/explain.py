@@ -22,7 +22,7 @@ CHECK_OF = {
     Kind.UNDEFINED_ADDRESS: "uninitialised", Kind.UNDEFINED_STORE: "uninitialised",
     Kind.UNDEFINED_BRANCH: "uninitialised", Kind.KERNARG: "kernarg", Kind.MISALIGNED: "alignment",
     Kind.EARLY_REGISTER: "waits", Kind.EARLY_LDS: "waits", Kind.RACE_WAVES: "races", Kind.RACE_GROUPS: "races",
-    Kind.BARRIER: "barriers", Kind.NAN: "numerics", Kind.DENORMAL: "numerics",
+    Kind.UNDEFINED_UPDATE: "uninitialised", Kind.BARRIER: "barriers", Kind.NAN: "numerics", Kind.DENORMAL: "numerics",
 }  # fmt: skip
 
 _WARNINGS = {Kind.KERNARG, Kind.MISALIGNED, Kind.NAN, Kind.DENORMAL}
@@ -110,6 +110,8 @@ class _Explained:
             return "the address is made of values that nobody has written"
         if kind is Kind.UNDEFINED_STORE:
             return f"stores a value that nobody has written: {self._place()}"
+        if kind is Kind.UNDEFINED_UPDATE:
+            return f"adds to a value that nobody has written: {self._place()}"
         if kind is Kind.UNDEFINED_BRANCH:
             return "control flow depends on a value that nobody has written"
         if kind is Kind.KERNARG:

@@ -199,6 +199,8 @@ class _Observer:
             for piece in range(watch.count):
                 code.store(i64(0), code.at(undefined, 8 * piece), 8)
             self._each_piece(undefined)
+            if watch.definedness and watch.kind == "atomic":
+                self._check_updated(undefined)
             if watch.definedness and watch.kind == "load":
                 if watch.lanes == 1:
                     self._check_scalar(undefined)
@@ -208,6 +210,14 @@ class _Observer:
                     defined = build.xor(code.load(code.at(undefined, 8 * piece), I64, 8), i64(-1))
                     code.store(build.or_(kept, build.and_(defined, self._mask)), slot, 8)
         build.ret_void()
+
+    def _check_updated(self, undefined: ir.Value) -> None:
+        """An atomic works on what memory holds."""
+        bad = self._code.load(undefined, I64, 8)
+        for piece in range(1, self._watch.count):
+            bad = self._code.builder.or_(bad, self._code.load(self._code.at(undefined, 8 * piece), I64, 8))
+        with self._code.builder.if_then(self._code.builder.icmp_unsigned("!=", bad, i64(0))):
+            self._note(Kind.UNDEFINED_UPDATE, bad, self._first_start(bad))
 
     def _note(self, kind: Kind, lanes: ir.Value, address: ir.Value) -> None:
         arguments = [self._wave, self._index, i32(kind), lanes, address, i32(0), i32(0), i32(0)]

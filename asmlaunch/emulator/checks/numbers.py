@@ -23,7 +23,7 @@ def new_specials(build: ir.IRBuilder, value: Value) -> Iterator[tuple[Kind, ir.V
     low = Lowering(build)
     for result in _outermost_floats(value):
         operands = _innermost_floats(result)
-        if not operands or result in operands:
+        if not operands or any(operand is result for operand in operands):
             continue
         for kind, test in ((Kind.NAN, nans), (Kind.DENORMAL, denormals)):
             bad = test(build, lanes(build, low.cell(result)))

@@ -74,6 +74,7 @@ class Kind(enum.IntEnum):
     BARRIER = 9
     NAN = 10
     DENORMAL = 11
+    UNDEFINED_UPDATE = 12
 
 
 ALL_LANES = (1 << LANES) - 1

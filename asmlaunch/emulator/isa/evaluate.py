@@ -68,6 +68,8 @@ def _one(value: Value, given: Mapping[str, Any], done: dict[int, Any]) -> Any:
             raise NotConstantError(value.attr)
         return np.asarray(given[value.attr], dtype)
     args = [_evaluate(arg, given, done) for arg in value.args]
+    if value.op == "table":
+        return np.asarray(value.attr, dtype)[args[0]]
     if value.op in _SIMPLE:
         return _SIMPLE[value.op](*args)
     if value.op == "select":
