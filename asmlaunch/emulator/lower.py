@@ -19,7 +19,7 @@ from asmlaunch.emulator.state import LANES
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 PTR = ir.PointerType()
-LANES_I32 = ir.VectorType(I32, LANES)
+LANES_I1, LANES_I32 = ir.VectorType(I1, LANES), ir.VectorType(I32, LANES)
 _FLOATS = {16: ir.HalfType(), 32: ir.FloatType(), 64: ir.DoubleType()}
 
 
@@ -101,6 +101,10 @@ class Lowering:
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.builder = builder
         self._done: dict[int, tuple[Value, Cell]] = {}  # the node is kept: an id is good while its object lives
+
+    def know(self, value: Value, cell: Cell) -> None:
+        """Use ``cell`` for a node."""
+        self._done[id(value)] = value, cell
 
     def cell(self, value: Value) -> Cell:
         """The lowered value."""

@@ -17,6 +17,7 @@ from asmlaunch.emulator import cache, jit, program
 from asmlaunch.emulator.checks.compiler import checked_compiler
 from asmlaunch.emulator.checks.plan import Plan, make_plan
 from asmlaunch.emulator.compile import compile_blocks
+from asmlaunch.emulator.emit.outline import functions
 from asmlaunch.emulator.isa.table import Access, Mfma, find
 from asmlaunch.emulator.native.helpers import helpers
 
@@ -39,7 +40,7 @@ class CompiledKernel:
     table: NDArray[np.uint64]
     models: tuple[str, ...]
     atomics: bool
-    code: jit.Loaded = field(repr=False)
+    code: tuple[jit.Loaded, ...] = field(repr=False)
     plan: Plan | None = None
 
 
@@ -67,24 +68,28 @@ def compile_kernel(
         entry = _compile(kernel, waits, full_exec, checks)
         cache.store("kernel", inputs, entry)
     parsed = program.from_cache(kernel, entry["program"])
+    operations = jit.Loaded(entry["operations"]["object"])
+    for name in entry["operations"]["names"]:
+        jit.publish(name, operations.address(name))
     code = jit.Loaded(entry["object"])
     table = np.array([code.address(f"block{block.index}") for block in parsed.blocks], np.uint64)
     definitions = [find(one.mnemonic) for one in parsed.instructions()]
     models = sorted({definition.model for definition in definitions if isinstance(definition, Mfma)})
     atomics = any(isinstance(definition, Access) and definition.kind == "atomic" for definition in definitions)
     plan = make_plan(parsed, checks) if checks else None
-    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, code, plan)
+    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, (operations, code), plan)
 
 
 def _compile(kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...]) -> dict[str, Any]:
     with _no_collection():
         parsed = program.build(kernel, waits=waits, full_exec=full_exec)
-        with jit.LOCK, helpers().noting() as needs:
+        with jit.LOCK, helpers().noting() as needs, functions() as operations:
             text = compile_blocks(parsed, checked_compiler(parsed, checks) if checks else None)
         return {
             "program": program.to_cache(parsed),
-            # Blocks spend their time in helpers: code generation without optimisation is as fast to run.
+            # Blocks spend their time in helpers and operations: compiled without optimisation they run as fast.
             "object": jit.compile_object(text, 0),
+            "operations": {"object": jit.compile_object(operations.text(), 2), "names": operations.names},
             "needs": list(needs),
         }
 

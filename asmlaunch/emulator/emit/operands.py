@@ -10,6 +10,7 @@ from llvmlite import ir
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.emulator.build import Code, i32, i64
 from asmlaunch.emulator.decode import EXEC, M0, VCC, Immediate, Instruction, Operand, Register, Word
+from asmlaunch.emulator.emit.outline import evaluate
 from asmlaunch.emulator.emit.registers import Key, Registers
 from asmlaunch.emulator.isa import language as isa
 from asmlaunch.emulator.isa.memory import PRIVATE_BASE, SHARED_BASE
@@ -223,10 +224,11 @@ class Operands:
         """A result to SGPRs, or to VGPRs in the lanes ``written`` (64 x i1; None: all)."""
         if not isinstance(operand, Register):
             raise self._unsupported(instruction, "its destination")
-        low = Lowering(self._build)
         bits: Any = isa.pattern(value)
         if bits.bits < 32:
             bits = bits.to(isa.U32)
+        bits = given(type(bits), evaluate(self._build, bits))
+        low = Lowering(self._build)
         parts = [bits] if bits.bits == 32 else [bits.to(isa.U32), (bits >> 32).to(isa.U32)]
         if len(parts) != operand.count:
             raise self._unsupported(instruction, f"a destination of {operand.count} registers")
