@@ -199,8 +199,9 @@ class KernargSchema:
         try:
             return self._by_name[name]
         except KeyError:
-            close = difflib.get_close_matches(name, self._by_name, n=1)
-            hint = f"did you mean {close[0]}?" if close else None
+            folded = {known.lower(): known for known in (*self._by_name, *self._symbols)}
+            close = difflib.get_close_matches(name.lower(), folded, n=1)
+            hint = f"did you mean {folded[close[0]]}?" if close else None
             raise ArgumentError(
                 f"argument of {self.name}", got=repr(name), need=f"one of {', '.join(self.names)}", hint=hint
             ) from None

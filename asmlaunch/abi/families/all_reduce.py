@@ -27,7 +27,7 @@ ALL_REDUCE = Family(
         num("stride_gpu", "bytes a rank reduces", "bytes", "STRIDE_GPU", default=(2 << 20) // 8),
         num("stride_tg", "bytes a workgroup reduces", "bytes", "STRIDE_TG", default=(2 << 20) // 8 // 64),
         num("stride_wave", "bytes a wave reduces", "bytes", "STRIDE_WV", default=(2 << 20) // 8 // 64 // 4),
-        num("loop_count", "delay in the waiting loops", meta="LOOP_CNT", live=False, default=10),
+        num("loop_count", "delay in the waiting loops; no effect on the data", meta="LOOP_CNT", default=10),
     ),
     grid=lambda _: (64, 1, 1),
     requires=(
@@ -59,7 +59,7 @@ FUSED = Family(
         num("N", "row length, 8192", "elements", default=8192),
         f32("epsilon", "added to the mean square", "EPSILON"),
         num("workgroups", "M / 8", "", "TGS"),
-        num("loop_count", "delay in the waiting loops", meta="LOOP_CNT", live=False, default=10),
+        num("loop_count", "delay in the waiting loops; no effect on the data", meta="LOOP_CNT", default=10),
     ),
     symbols=(Symbol("M", "rows", derive=(extent("Residual", 0),)),),
     variants=(Variant("qnt", {"ptr_XScale": {"live": True, "default": None}}),),

@@ -71,10 +71,14 @@ class Require:
 
 @dataclass(frozen=True)
 class Variant:
-    """Kernels of a family that differ: a pattern on the name, and attributes of fields to replace, by field name."""
+    """Kernels of a family that differ: a pattern on the name, and attributes of fields to replace, by field name.
+
+    ``where`` is a further condition, for kernels that the name does not tell apart.
+    """
 
     pattern: str
     changes: Mapping[str, Mapping[str, Any]]
+    where: Callable[[KernelInfo], bool] = lambda _: True
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class Family:
     known: tuple[Known, ...] = ()
     where: Callable[[KernelInfo], bool] = lambda _: True
     derived: Callable[[KernelInfo, Mapping[str, Any]], Mapping[str, Any]] = lambda _kernel, _parameters: {}
-    _schemas: dict[tuple[str, int], KernargSchema] = field(default_factory=dict, repr=False, compare=False)
+    _schemas: dict[tuple[str, int, str, int], KernargSchema] = field(default_factory=dict, repr=False, compare=False)
 
     def parameters(self, kernel: KernelInfo) -> dict[str, Any] | None:
         """The kernel's parameters as its name states them, or None when it is not of this family."""
@@ -136,13 +140,13 @@ class Family:
 
     def schema(self, kernel: KernelInfo) -> KernargSchema:
         """The kernel's argument segment."""
-        key = (kernel.name, kernel.kernarg_size)
+        key = (kernel.name, kernel.kernarg_size, kernel.target.processor, hash(kernel.code))
         if key not in self._schemas:
             size = kernel.kernarg_size if self.size is None else self.size
             fields = [entry for entry in self.fields if entry.end <= size]
             schema = KernargSchema(fields, size, kernel.name, self.symbols)
             for variant in self.variants:
-                if re.search(variant.pattern, plain_name(kernel.name)):
+                if re.search(variant.pattern, plain_name(kernel.name)) and variant.where(kernel):
                     schema = schema.with_fields(variant.changes)
             self._schemas[key] = schema
         return self._schemas[key]
@@ -172,13 +176,22 @@ class Family:
                     need="the array itself, which is then zeroed",
                     hint="or zero the memory and pass check=False",
                 )
+        self.require(kernel, values)
+        schema = self.schema(kernel)
+        for name, buffer in buffers.items():
+            _check_buffer(schema[name], buffer, problem)
+
+    def require(self, kernel: KernelInfo, values: Mapping[str, Any]) -> None:
+        """Refuse sizes the kernel is not right on: the part of :meth:`check` that needs no arrays.
+
+        Raises:
+            DomainError: a condition of the family's domain that does not hold.
+        """
+        problem = self._problem(kernel, values)
         for rule in self.requires:
             if rule.when(problem) and not rule.holds(problem):
                 shown = problem.get(rule.what)
                 raise DomainError(f"{rule.what} for {kernel.name}", got=shown, need=rule.need, hint=rule.hint)
-        schema = self.schema(kernel)
-        for name, buffer in buffers.items():
-            _check_buffer(schema[name], buffer, problem)
 
     def _problem(self, kernel: KernelInfo, values: Mapping[str, Any]) -> Problem:
         schema = self.schema(kernel)

@@ -238,6 +238,8 @@ WIDE = Family(
             | {name: {"live": True, "default": None} for name in (*_SEQUENCE_FIELDS, "Hs_lsed")},
         ),
         Variant("_a16_.*_group", {"max_seqlen_dq": {"live": True, "default": None}}),
+        Variant("_a32_.*_group", {"nhead_q": {"live": False}}),
+        Variant("hd192_hd128_.*a16", {"head_dim": {"live": False, "default": 192}}),
     ),
     known=tuple(Known(name, _POINTERS_AS_4_BYTES) for name in _SEQUENCE_FIELDS),
     symbols=(_BATCH, _MAX_K),
@@ -260,13 +262,13 @@ DQ_SHUFFLE = Family(
         num("head_dim", "head size", "elements"),
         ptr("ptr_qseq", "row counts of Q, cumulative", "i32 [B + 1]", "ptr_seqstart_q", live=False),
         ptr("ptr_qseq_padded", "first row of each in Q", "i32 [B + 1]", "ptr_seqstart_q_padded", live=False),
-        num("max_seqlen_dq", "rows of the longest sequence in the accumulator", "rows", live=False),
+        num("max_seqlen_dq", "not used", "rows", live=False),
     ),
     variants=(
         Variant(
             "_group",
             {name: {"live": False, "default": 0} for name in ("BAs_dq", "seqlen_q")}
-            | {name: {"live": True, "default": None} for name in ("ptr_qseq", "ptr_qseq_padded", "max_seqlen_dq")},
+            | {name: {"live": True, "default": None} for name in ("ptr_qseq", "ptr_qseq_padded")},
         ),
         Variant("hd192", {"head_dim": {"live": False, "default": 192}}),
     ),

@@ -24,14 +24,17 @@ def _stride(name: str, meta: str, of: str) -> Field:
     return num(name, f"{of} stride", "bytes", meta)
 
 
+def _is_legacy(kernel: KernelInfo) -> bool:
+    """The gfx942 objects without a rounding mode in the name are an older form with a launch rule of its own."""
+    return kernel.target.processor == "gfx942" and not words(kernel) & {"rtne", "rtna", "rtz"}
+
+
 def _derived(kernel: KernelInfo, stated: Mapping[str, Any]) -> dict[str, Any]:
     parts = words(kernel)
-    rounding = parts & {"rtne", "rtna", "rtz"}
     return {
         "group": "group" in parts,
         "causal": "causal" in parts,
-        # The gfx942 objects without a rounding mode in the name are an older form with a launch rule of its own.
-        "legacy": kernel.target.processor == "gfx942" and not rounding,
+        "legacy": _is_legacy(kernel),
         "tile_q": _TILE_Q.get((kernel.target.processor, str(stated["head"])), 256),
     }
 
@@ -92,6 +95,10 @@ FAMILY = Family(
             {name: {"live": False, "default": 0} for name in _GROUP_DEAD}
             | {name: {"live": True, "default": None} for name in _GROUP_ONLY},
         ),
+        Variant("_group", {"s_q_head_num": {"live": False}}),
+        Variant("^(?!.*causal)", {"s_opt": {"live": False}}),
+        Variant("", {"s_q_head_num": {"live": False}}, where=_is_legacy),
+        Variant("^(?!.*group)", {"s_lse_Hs": {"live": False}}, where=_is_legacy),
     ),
     symbols=(
         Symbol("batch", "sequences", derive=(extent("ptr_qseq", 0, plus=-1),)),

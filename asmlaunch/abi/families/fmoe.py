@@ -111,6 +111,8 @@ FAMILY = Family(
     variants=(
         Variant("noquant", dict.fromkeys(_SCALES, _DEAD)),
         Variant("multix|smf|[iI]nt8_g1u0", dict.fromkeys(("ptr_SMQ", "eSMQs", "topk"), _LIVE)),
+        Variant("smf", {"topk": _DEAD}),
+        Variant("g1u0", {"inter_dim": {"live": False}}),
         Variant("int4fp8", {"ptr_SMQ": _LIVE}),
         Variant("_ps(_|$)", {"total_tgs": _LIVE, "ps_deno": _LIVE, "token_cnt": _DEAD}),
     ),

@@ -92,8 +92,12 @@ I8GEMM = Family(
 _NO_SPLIT = "6184c744a7c76e95"
 
 
+def _splits(kernel: KernelInfo) -> bool:
+    return not hashlib.sha256(kernel.code).hexdigest().startswith(_NO_SPLIT)
+
+
 def _m128(kernel: KernelInfo, _: Mapping[str, Any]) -> dict[str, Any]:
-    return {"splits": not hashlib.sha256(kernel.code).hexdigest().startswith(_NO_SPLIT)}
+    return {"splits": _splits(kernel)}
 
 
 M128 = Family(
@@ -103,7 +107,10 @@ M128 = Family(
     where=lambda kernel: any(argument.name == "BIAS" for argument in kernel.arguments),
     derived=_m128,
     fields=_fields("log2 of the splits of K; only the split-K object loads it"),
-    variants=(Variant("", {"ks": {"default": 0}, "n": {"live": False}}),),
+    variants=(
+        Variant("", {"ks": {"default": 0}, "n": {"live": False}}),
+        Variant("", {"ks": {"live": False}}, where=lambda kernel: not _splits(kernel)),
+    ),
     grid=lambda p: (p.n // 128 << p.ks, ceil_div(p.m, 128), 1),
     requires=(
         *_SHAPE,

@@ -7,7 +7,7 @@ Source: the objects' metadata for offsets; what each holds, and the domain, by e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from asmlaunch.abi.families.base import Dim3, Family, Require, Variant, ceil_div, f32, num, ptr, slots, words
@@ -31,6 +31,10 @@ def _grid(p: Any) -> Dim3:
     return ceil_div(p.s_MQA, p.rows), p.batch, 1 if p.prefill else p.s_kv_split
 
 
+def _is(processor: str) -> Callable[[KernelInfo], bool]:
+    return lambda kernel: kernel.target.processor == processor
+
+
 _LIVE = {"live": True, "default": None}
 _DEAD = {"live": False, "default": 0}
 
@@ -48,7 +52,7 @@ FAMILY = Family(
         ptr("ptr_LTD", "pages", "i32", "CL ptr_LTD"),
         ptr("ptr_LTL", "not used", live=False, meta="KQ ptr_LTL"),
         f32("scalar", "factor of the scores", "sclg scalar"),
-        num("s_MQA", "query heads times tokens", "", "mblk s_MQA"),
+        num("s_MQA", "query heads times tokens", "", "mblk s_MQA", live=False, default=None),
         num("s_kv_split", "splits of K", "", "batch s_kv_split", default=1),
         num("s_Q_Bs", "bytes of Q per sequence", "bytes", "Qs s_Q_Bs", live=False),
         num("s_Bs", "page stride", "bytes", "Bs s_Bs"),
@@ -68,7 +72,9 @@ FAMILY = Family(
     variants=(
         Variant("_ps", dict.fromkeys(("ptr_LTP", "ptr_QTP", "s_kv_split"), _DEAD)),
         Variant("_ps", {"s_MQA": _DEAD, "ptr_STP": _LIVE, "ptr_RP": _LIVE}),
-        Variant("m16x4_.*mask1$|qseqlen4_gqaratio16$", {"ptr_STP": {"live": True}}),
+        Variant("a16w16_qh16_m16x4_.*mask1$", {"ptr_STP": {"live": True}}, where=_is("gfx942")),
+        Variant("qseqlen4_gqaratio16$", {"ptr_STP": {"live": True}, "s_MQA": _LIVE}, where=_is("gfx950")),
+        Variant("dec_.*subQ16|qseqlen[12]_gqaratio16$", {"s_MQA": _LIVE}),
         Variant("qseqlen[12]_.*_ps", {"s_MQA": _LIVE}),
         Variant("_page$", {"s_log2_plen": _LIVE}),
         Variant("subQ16_mqa16$|qseqlen[12]_gqaratio16$", {"s_Q_Bs": _LIVE, "ptr_QTP": _DEAD}),

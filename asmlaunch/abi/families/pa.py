@@ -8,6 +8,7 @@ is in no object of the 2025-11 wheel; its layout is that of its launcher.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,14 @@ from asmlaunch.abi.schema import Field, Symbol, extent
 from asmlaunch.codeobject import KernelInfo
 
 _LIVE_POINTER = {"live": True, "default": None}
+
+
+#: Starts of the sha256 of the 16-bit kernels' code; the name pa_kernel_func is that of 8-bit ones too.
+_16_BIT = ("4bdb4743aa54f81e", "5826a0e1ccc1bf0e")
+
+
+def _is_16_bit(kernel: KernelInfo) -> bool:
+    return hashlib.sha256(kernel.code).hexdigest().startswith(_16_BIT)
 
 
 def _derived(kernel: KernelInfo, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,6 +66,7 @@ PA = Family(
     variants=(
         Variant("_noquant_", {name: {"live": False, "default": 0} for name in ("ptr_KQ", "ptr_VQ")}),
         Variant("_mtp_", {"ptr_QTP": _LIVE_POINTER}),
+        Variant("^pa_kernel_func", {name: {"live": False, "default": 0} for name in ("ptr_KQ", "ptr_VQ")}, _is_16_bit),
         Variant("^pa_kernel_func", {name: {"live": False, "default": 1} for name in ("kv_nheads", "KVs")}),
     ),
     symbols=(Symbol("batch", "sequences", derive=(extent("CL", 0), extent("BT", 0))),),
