@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import audit, diff, hexdump, inspect, layout, manifests, verify
+from asmlaunch.cli import audit, capture, diff, hexdump, inspect, layout, manifests, verify
 from asmlaunch.cli.map import kernarg_map
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
@@ -48,5 +48,8 @@ app.command("diff")(diff.diff)
 app.command("audit")(audit.audit)
 app.command("map")(kernarg_map)
 app.command("manifests")(manifests.manifests)
+app.command("capture", no_args_is_help=True, context_settings={"allow_interspersed_args": False})(capture.capture)
+app.command("show")(capture.show)
+app.command("replay")(capture.replay)
 app.add_typer(verify.app, name="verify")
 app.add_typer(layout.app, name="layout")

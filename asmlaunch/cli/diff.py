@@ -9,6 +9,7 @@ import typer
 
 from asmlaunch import abi
 from asmlaunch.abi import Diff, Dump, expected_segment
+from asmlaunch.capture import Capture
 from asmlaunch.cli.hexdump import DumpOption, KernelOption, NameOption
 from asmlaunch.cli.kernarg import FORMATS, kernel_of, parse_values, read_kernarg, schema_of, words
 from asmlaunch.cli.output import console, print_json
@@ -19,7 +20,11 @@ _CONTAINERS = (b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB")
 
 def diff(
     a: Annotated[
-        Path, typer.Argument(help=f"First argument segment ({FORMATS}), or a code object.", show_default=False)
+        Path,
+        typer.Argument(
+            help=f"First argument segment ({FORMATS}), a code object, or a capture (--dump chooses the launch).",
+            show_default=False,
+        ),
     ],
     b: Annotated[
         Path | None, typer.Argument(help="Second segment or code object; left out with --set.", show_default=False)
@@ -30,6 +35,10 @@ def diff(
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Compare with what a launch with these arguments passes."),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--with", metavar="FILE.json", help="Compare with argument values by name, in a JSON file."),
     ] = None,
     exact: Annotated[
         bool, typer.Option(help="Pointers have to be equal, not only null or not and aligned alike.")
@@ -51,15 +60,21 @@ def diff(
             console.print(changes if changes else str(changes))
         raise typer.Exit(1 if changes else 0)
     schema = schema_of(kernel, name)
-    left = read_kernarg(a, schema, number)
-    if settings:
+    if Capture.is_one(a):
+        launch = Capture.load(a).launch(number or 1)
+        schema, left = launch.schema, launch.dump
+    else:
+        left = read_kernarg(a, schema, number)
+    if against is not None and b is None and not settings:
+        right = read_kernarg(against, schema)
+    elif settings:
         if schema is None or b is not None:
             raise ArgumentError(
                 "--set", got="no --kernel" if schema is None else "a second file", need="one file and --kernel"
             )
         right = expected_segment(schema, parse_values(settings))
     elif b is None:
-        raise ArgumentError("second segment", need="a file, or argument values with --set")
+        raise ArgumentError("second segment", need="a file, or argument values with --set or --with")
     else:
         right = read_kernarg(b, schema)
     chosen = schema or words(max(len(left), len(right)))

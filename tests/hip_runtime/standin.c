@@ -238,6 +238,16 @@ hipError_t hipPointerGetAttributes(PointerAttributes *attributes, const void *po
     return fail(code);
 }
 
+hipError_t hipMemGetAddressRange(void **base, size_t *size, void *pointer) {
+    hipError_t code = INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    for (Allocation *at = allocations; at; at = at->next)
+        if ((char *)at->address <= (char *)pointer && (char *)pointer < (char *)at->address + at->size)
+            *base = at->address, *size = at->size, code = SUCCESS;
+    pthread_mutex_unlock(&lock);
+    return fail(code);
+}
+
 static hipError_t copy(void *to, const void *from, size_t size) {
     memmove(to, from, size);
     return SUCCESS;
@@ -473,6 +483,12 @@ hipError_t hipModuleLaunchKernel(Function *f, uint32_t gx, uint32_t gy, uint32_t
                                  uint32_t bz, uint32_t lds, void *stream, void **params, void **extra) {
     return enqueue("hipModuleLaunchKernel", f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, lds, stream, params,
                    extra);
+}
+
+hipError_t hipModuleLaunchCooperativeKernel(Function *f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx,
+                                            uint32_t by, uint32_t bz, uint32_t lds, void *stream, void **params) {
+    return enqueue("hipModuleLaunchCooperativeKernel", f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, lds,
+                   stream, params, NULL);
 }
 
 /* This one counts its grid in work-items. */
