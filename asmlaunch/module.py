@@ -10,15 +10,22 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from asmlaunch import codeobject
-from asmlaunch.abi import bind, schema_from_metadata
+from asmlaunch.abi import Audit, audit, bind, hidden_values, schema_from_metadata
 from asmlaunch.abi.families import family_of
 from asmlaunch.devices.base import QuickDevice
 from asmlaunch.devices.select import select
-from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError
+from asmlaunch.errors import (
+    ArgumentError,
+    CodeObjectError,
+    DeviceError,
+    KernelNotFoundError,
+    LaunchError,
+    TargetError,
+)
 from asmlaunch.log import log_launch
 
 if TYPE_CHECKING:
-    from asmlaunch.abi import Buffer, KernargSchema
+    from asmlaunch.abi import Buffer, KernargSchema, LiveBytes
     from asmlaunch.abi.families import Family
     from asmlaunch.codeobject import CodeObject, KernelInfo
     from asmlaunch.devices import Device, LaunchResult
@@ -158,6 +165,22 @@ class Kernel:
         call = self.device.ready(self.info, self.code_object, kernarg, **plan.shape, **options)
         return partial(_call_holding, call, plan.buffers) if plan.buffers else call
 
+    def audit(self, args: Any = None) -> Audit:
+        """What is wrong with the kernel's arguments: its declaration against metadata and machine code, and a launch's.
+
+        Args:
+            args: as :meth:`launch`; None looks at no launch.
+
+        Returns:
+            The findings, the worst first, and what the machine code does with each argument. The machine code is left
+            out where it cannot be read (another architecture, the ``emulator`` extra not installed).
+
+        Raises:
+            ArgumentError: an argument that is unknown, missing or unusable.
+        """
+        values, buffers = (None, None) if args is None else bind(self.schema, as_mapping(args))
+        return audit(self.info, values=values, buffers=buffers, loaded=_live_bytes(self.info))
+
     def _plan(self, args: Any, grid: Any, block: Any, dynamic_lds: int | None, check: bool) -> _Plan:
         """Bind the arguments, check them, and find grid and block."""
         if self._opened.closed:
@@ -184,6 +207,7 @@ class Kernel:
                 hint=f"pass {missing.replace(' and ', '=, ')}= to launch",
             )
         shape = {"grid": given_grid, "block": given_block, "dynamic_lds": dynamic_lds or 0}
+        values |= hidden_values(self.schema, given_grid, given_block, dynamic_lds or 0)
         return _Plan(values, tuple(buffers.values()), zero, shape)
 
     def _run(self, plan: _Plan, options: Mapping[str, Any]) -> LaunchResult:
@@ -278,6 +302,16 @@ class Module:
         names = ", ".join(self)
         source = self.code_object.path.name if self.code_object.path else f"{len(self.code_object.data)} bytes"
         return f"<Module {source} for {self.code_object.target} on {self.device.name}: {names}>"
+
+
+def _live_bytes(kernel: KernelInfo) -> LiveBytes | None:
+    """What the machine code loads of its arguments, or None where it cannot be read."""
+    from asmlaunch.emulator.liveness import liveness
+
+    try:
+        return liveness(kernel).live_bytes()
+    except (CodeObjectError, DeviceError, TargetError):
+        return None
 
 
 def as_mapping(args: Any) -> Mapping[str, Any]:
