@@ -1,13 +1,15 @@
-"""How long a launch in the emulator takes, the first one (decode, compile, run) and later ones.
+"""How long a launch in the emulator takes: with nothing compiled before, in a later process, and repeated.
 
-Run as ``.venv/bin/python benchmarks/first_launch.py [KERNEL ...]``; each kernel gets a process of its own, so that
-nothing is compiled before it is timed.
+Run as ``.venv/bin/python benchmarks/first_launch.py [KERNEL ...]``. Each kernel gets two processes of its own and an
+empty code cache: the first compiles everything, the second loads what the first has kept on disk.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 
 from asmlaunch.kernels import choose_object, find_objects
@@ -15,7 +17,7 @@ from asmlaunch.kernels import choose_object, find_objects
 DEFAULT = ("BpreShuffle_256x256", "noBpreShuffle_256x256", "BpreShuffle_32x128")
 
 
-def measure(name: str) -> None:
+def measure(name: str, when: str) -> None:
     """Print the times of one kernel: one tile at K=512."""
     start = time.perf_counter()
     import asmlaunch
@@ -30,16 +32,17 @@ def measure(name: str) -> None:
         kernel.launch(problem.arguments)
         times.append(time.perf_counter() - start)
     problem.compare().require()
-    print(f"{name:24s} {imported:10.3f} {times[0]:14.3f} {times[1]:15.4f} {min(times[1:]):13.4f}")
+    print(f"{name:24s} {when:12s} {imported:10.3f} {times[0]:14.3f} {times[1]:15.4f} {min(times[1:]):13.4f}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        measure(sys.argv[2])
+        measure(*sys.argv[2:])
     else:
-        print(
-            f"{'seconds':24s} {'import':>10s} {'first launch':>14s} {'second launch':>15s} {'best of 4':>13s}",
-            flush=True,
-        )
+        columns = f"{'import':>10s} {'first launch':>14s} {'second launch':>15s} {'best of 4':>13s}"
+        print(f"{'seconds':24s} {'code cache':12s} {columns}", flush=True)
         for kernel_name in sys.argv[1:] or DEFAULT:
-            subprocess.run([sys.executable, __file__, "--one", kernel_name], check=True)
+            with tempfile.TemporaryDirectory() as folder:
+                for state in ("empty", "filled"):
+                    command = [sys.executable, __file__, "--one", kernel_name, state]
+                    subprocess.run(command, check=True, env={**os.environ, "ASMLAUNCH_CACHE": folder})
