@@ -179,13 +179,25 @@ def scatter(
     rest = position
     address = position * 0
     for reverse in tl.static_range(RANK):
-        dimension: tl.constexpr = RANK - 1 - reverse
-        index = rest % extents[dimension]
-        rest = rest // extents[dimension]
+        index = rest % extents[RANK - 1 - reverse]
+        rest = rest // extents[RANK - 1 - reverse]
         for axis in tl.static_range(len(DIMENSIONS)):
-            if DIMENSIONS[axis] == dimension:
+            if DIMENSIONS[axis] == RANK - 1 - reverse:
                 address += index // adds[axis] % sizes[axis] * strides[axis]
     tl.store(logical + position, tl.load(memory + address, mask=position < count), mask=position < count)
+
+
+@triton.jit
+def _rounded_bits(values, factor):
+    """Magnitudes below 8 rounded to FP4: bits 0 to 3 count the steps of a binade, bits 22 to 24 are 2, 4 or 6 where a
+    step is 0.5, 1 or 2.
+
+    Adding 2^22 times the binade rounds to its steps, ties to even.
+    """
+    scaled = tl.abs(values) * factor
+    binade = (scaled.to(tl.uint32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
+    total = scaled + tl.maximum(binade * 4194304.0, 4194304.0)
+    return total.to(tl.uint32, bitcast=True) & 0x01C0000F
 
 
 @triton.jit
@@ -207,29 +219,27 @@ def quantize(
     column = tl.program_id(0).to(tl.int64) * BLOCKS * 32 + tl.arange(0, BLOCKS * 32)
     inside = (row < rows)[:, None] & (column < k)[None, :]
     values = tl.load(x + row[:, None] * row_step + column[None, :], mask=inside, other=0).to(tl.float32)
-    bits = values.to(tl.uint32, bitcast=True)
-    blocked = tl.reshape(bits, (32, BLOCKS, 32))
-    amax = tl.max(blocked & 0x7FFFFFFF, axis=2)  # as integers, so that NaN is above infinity is above all numbers
+    even, odd = tl.split(tl.reshape(values, (32, BLOCKS, 16, 2)))
+    largest = tl.maximum(tl.abs(even), tl.abs(odd), propagate_nan=tl.PropagateNan.ALL)
+    # As integers, so that NaN stays above infinity and that above all numbers.
+    amax = tl.max(largest.to(tl.uint32, bitcast=True), axis=2)
     power = ((amax + CARRY) >> 23).to(tl.int32)
     byte = tl.minimum(tl.maximum(power - 2, 0), 254)
     byte = tl.where(power >= 255, TOP, byte)
-    finite = amax < 0x7F800000
-    byte = tl.where(finite, byte, 255)
+    byte = tl.where(amax < 0x7F800000, byte, 255)
     # 2^(127 - byte) as f32 bits; byte 254 needs the subnormal 2^-127.
-    factor = tl.where(byte < 254, (254 - byte) << 23, 0x00400000).to(tl.float32, bitcast=True)
-    magnitude = (blocked & 0x7FFFFFFF).to(tl.float32, bitcast=True) * factor[:, :, None]
-    scaled = magnitude.to(tl.uint32, bitcast=True)
-    # Below 2 the codes are steps of 0.5: adding 2^22 rounds to them. From 2 on they are the exponent and one bit.
-    low = (magnitude + 4194304.0).to(tl.uint32, bitcast=True) - 0x4A800000
-    high = ((scaled + 0x1FFFFF + ((scaled >> 22) & 1)) >> 22) - 252
-    code = tl.where(magnitude < 2.0, low, tl.minimum(high, 7))
-    code = tl.where(finite[:, :, None] & (byte < 255)[:, :, None], code, 7)
-    code = code | ((blocked >> 28) & 8)
-    even, odd = tl.split(tl.reshape(code, (32, BLOCKS * 16, 2)))
+    factor = tl.where(byte < 254, (254 - byte) << 23, 0x00400000).to(tl.float32, bitcast=True)[:, :, None]
+    # Both nibbles of a byte at once: what was rounded off is in the low bits, which binade it was in bits 22 to 24.
+    rounded = _rounded_bits(even, factor) | _rounded_bits(odd, factor) << 4
+    code = (rounded & 0xFF) + ((rounded >> 22) & 0x77) - 0x22
+    code -= (code >> 3) & 0x11  # above 6 is 6
+    code = tl.where((byte < 255)[:, :, None], code, 0x77)
+    code |= (even.to(tl.uint32, bitcast=True) >> 28) & 0x08
+    code |= (odd.to(tl.uint32, bitcast=True) >> 24) & 0x80
     byte_column = tl.program_id(0).to(tl.int64) * BLOCKS * 16 + tl.arange(0, BLOCKS * 16)
     tl.store(
         packed + row[:, None] * packed_columns + byte_column[None, :],
-        (even | odd << 4).to(tl.uint8),
+        tl.reshape(code.to(tl.uint8), (32, BLOCKS * 16)),
         mask=(row < rows)[:, None] & (byte_column < packed_columns)[None, :],
     )
     place = tl.program_id(1).to(tl.int64) * 32 * scale_columns + (row % 16 * 4 + row % 32 // 16)[:, None]
