@@ -164,6 +164,11 @@ USED = {
     "atomic's old value": (
         "v_mov_b32 v1, s4\nglobal_atomic_add v4, v0, v1, s[6:7] sc0\nds_write_b32 v4, v5",
         {Use.STORE: [0], Use.ADDRESS: [8, 12], Use.LDS_ADDRESS: [0]}),
+    "typed buffer": (
+        "v_mov_b32 v1, s4\ntbuffer_store_format_x v1, off, s[20:23], s5 "
+        "format:[BUF_DATA_FORMAT_32,BUF_NUM_FORMAT_UINT]",
+        {Use.STORE: [0], Use.ADDRESS: [4]}),
+    "trap register": ("s_mov_b32 ttmp0, s4\nv_mov_b32 v1, ttmp0\n" + STORE, {Use.STORE: [0]}),
     "buffer atomic": (
         "v_mov_b32 v1, s4\nbuffer_atomic_pk_add_bf16 v1, v0, s[20:23], 0 offen", {Use.STORE: [0]}),
     "LDS data and address": (
@@ -290,15 +295,17 @@ def test_refusals() -> None:
         liveness(kernel("s_endpgm", "gfx1100"))
 
 
-def test_roles_of_the_table_are_those_of_the_definitions() -> None:
-    """Two sources for one fact, where both speak: the opcode table's shape and the defining function's signature."""
+def test_roles_of_the_table_cover_those_of_the_definitions() -> None:
+    """Two sources for one fact, where both speak: what the defining function's signature says, the table has too."""
     for mnemonic in mnemonics():
         defined, tabled = from_definition(mnemonic), from_table(mnemonic)
-        if defined is None or mnemonic == "v_readfirstlane_b32":  # reads EXEC, but only to choose the lane
+        if defined is None:
             continue
         assert tabled is not None, mnemonic
-        assert (tabled.outputs, tabled.keeps) == (defined.outputs, defined.keeps), mnemonic
-        assert (set(tabled.reads), set(tabled.writes)) == (set(defined.reads), set(defined.writes)), mnemonic
+        assert tabled.outputs == defined.outputs, mnemonic
+        assert tabled.keeps >= defined.keeps, mnemonic
+        assert set(tabled.reads) >= set(defined.reads), mnemonic
+        assert set(tabled.writes) >= set(defined.writes), mnemonic
 
 
 # ---------------------------------------------------------------- the result

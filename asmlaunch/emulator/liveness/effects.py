@@ -118,10 +118,14 @@ class Effect:
     skippable: bool = True
 
 
+#: The data format of a typed buffer instruction: a list of names that says nothing of the flow.
+_FORMAT = re.compile(r" format:\[[^\]]*\]")
+
+
 @lru_cache(maxsize=1 << 15)
 def effect(text: str) -> Effect:
     """The effect of an instruction from its disassembly; addresses and processors of one generation do not matter."""
-    instruction = parse(text)
+    instruction = parse(_FORMAT.sub("", text))
     found = _memory(instruction) or _image(instruction) or _control(instruction) or _compute(instruction)
     involved = bits(found.reads) | bits(found.writes)
     for _, registers in found.sinks:
@@ -195,8 +199,8 @@ def _compute(instruction: Instruction) -> Effect:
     writes = (*targets, *shape.writes)
     parallel: tuple[Registers, ...] = ()
     if name.startswith("s_movrels_"):
-        reads += tuple(n for operand in sources for n in file_from(numbers(operand)[0]))
-    if name.startswith("s_movreld_"):
+        reads += tuple(n for register in _flat(sources)[:1] for n in file_from(register))
+    if name.startswith("s_movreld_") and targets:
         writes = file_from(targets[0])
     elif _HALVES.fullmatch(name) and len(targets) == 2 and not instruction.modifiers:
         parallel = _halves(sources, shape.reads, reads, len(writes))
@@ -338,13 +342,9 @@ def _scalar(instruction: Instruction, action: str, space: str) -> Effect:
 
 
 def _buffer(instruction: Instruction, action: str) -> Effect:
-    operands = list(instruction.operands)
     modifiers = instruction.modifiers
-    resource = next(
-        place for place, one in enumerate(operands) if isinstance(one, Register) and one.file == "s" and one.count == 4
-    )
-    words, soffset = numbers(operands[resource]), operands[resource + 1]
-    before = operands[:resource]
+    *before, resource, soffset = instruction.operands
+    words = numbers(resource)
     to_lds = "lds" in modifiers or "_lds_" in instruction.mnemonic
     data = () if to_lds or not before else numbers(before.pop(0))
     lane_address = _flat(before)

@@ -6,6 +6,8 @@ register number (SCC, LDS, memory) gets one in between.
 
 from __future__ import annotations
 
+import re
+
 from asmlaunch.emulator import decode
 from asmlaunch.emulator.decode import Operand, Register, Word
 
@@ -16,8 +18,13 @@ SCC, LDS, SCRATCH, MEMORY = 128, 129, 130, 131
 VGPR, ACC = 256, 512
 END = 768
 
-#: The last SGPR that indexing can reach (``s_movrel*``), and the first and last of each vector file.
+#: The last SGPR that indexing can reach (``s_movrel*``).
 LAST_SGPR = 101
+
+#: Registers of the trap handler, which the disassembler prints by another name.
+TRAP = 108
+_TRAP = re.compile(r"ttmp(?:(\d+)|\[(\d+):(\d+)\])")
+#: The first register of each file.
 _FIRST = {"s": 0, "v": VGPR, "a": ACC}
 
 #: Operands that are a register by another name.
@@ -31,7 +38,11 @@ def numbers(operand: Operand) -> tuple[int, ...]:
     if isinstance(operand, Register):
         start = _FIRST[operand.file] + operand.index
         return tuple(range(start, start + operand.count))
-    return _NAMED.get(operand.text, ()) if isinstance(operand, Word) else ()
+    if not isinstance(operand, Word):
+        return ()
+    if trap := _TRAP.fullmatch(operand.text):
+        return tuple(range(TRAP + int(trap[1] or trap[2]), TRAP + int(trap[1] or trap[3]) + 1))
+    return _NAMED.get(operand.text, ())
 
 
 def file_from(register: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from asmlaunch.emulator.decode import Instruction
+from asmlaunch.emulator.flow import EXEC_PLACE, SCC_PLACE, state_places
 from asmlaunch.emulator.isa import language as isa
 from asmlaunch.emulator.isa.table import Compute, find, is_implicit
 from asmlaunch.emulator.liveness.registers import EXEC, M0, SCC, VCC
@@ -35,14 +36,8 @@ class Roles:
     lanes: bool = True
 
 
-_STATE: dict[type[isa.Value], tuple[int, ...]] = {
-    isa.Scc: (SCC,),
-    isa.Vcc: (VCC, VCC + 1),
-    isa.Exec: (EXEC, EXEC + 1),
-    isa.M0: (M0,),
-}
-
 _BOTH_EXEC = (EXEC, EXEC + 1)
+_PLACES = {SCC_PLACE: (SCC,), EXEC_PLACE: _BOTH_EXEC}
 
 #: First match counts; the pattern is matched against the whole mnemonic.
 TABLE: tuple[tuple[str, Roles], ...] = (
@@ -71,8 +66,11 @@ TABLE: tuple[tuple[str, Roles], ...] = (
     (r"v_writelane_b32", Roles(keeps=True, lanes=False)),
     (r"v_smfmac_.*", Roles(keeps=True, lanes=False)),
     (r"v_mfma_.*|v_readlane_b32|v_readfirstlane_b32", Roles(lanes=False)),
-    (r"v_(pk_)?(fmac|mac|dot\d+c)_.*|v_(mad|fma)_mix(lo|hi)_.*|v_cvt_(scalef32_)?(pk|sr)\w*_(fp8|bf8|fp4)_.*"
-     r"|v_cvt_scalef32_.*", Roles(keeps=True)),
+    (r"v_(pk_)?(fmac|mac|dot\d+c)_.*|v_(mad|fma)_mix(lo|hi)_.*|v_cvt_sr_.*|v_cvt_(scalef32_)?\w*_(fp8|bf8|fp4)_\w*f\d+"
+     r"|v_cvt_scalef32_(sr_)?(f16|bf16)_.*", Roles(keeps=True)),
+    # 16-bit results of these leave the other half of the register as it was.
+    (r"v_(fma|mad|div_fixup|max3|min3|med3)_[fiu]16|v_(add|sub)_i16|v_bitop3_b16|v_ashr_pk_[iu]8_i32",
+     Roles(keeps=True)),
     # Data moves between lanes that the LDS hardware does without touching LDS.
     (r"v_.*|ds_b?permute_b32|ds_bpermute_fi_b32|ds_swizzle_b32", Roles()),
 )  # fmt: skip
@@ -90,11 +88,19 @@ def from_definition(mnemonic: str) -> Roles | None:
     definition = find(mnemonic)
     if not isinstance(definition, Compute):
         return None
-    reads = tuple(number for _, kind in definition.sources for number in _STATE.get(kind, ()))
-    writes = tuple(number for kind in definition.results for number in _STATE.get(kind, ()))
+    reads = tuple(number for _, kind in definition.sources for number in _state(kind))
+    if definition.unit != "salu":
+        # Which lanes are on decides what a lane gets: control, and whoever wrote EXEC is reported for it.
+        reads = tuple(number for number in reads if number not in _BOTH_EXEC)
+    writes = tuple(number for kind in definition.results for number in _state(kind))
     outputs = sum(not is_implicit(kind) for kind in definition.results)
-    keeps = any(name == "d" for name, _ in definition.sources)
+    keeps = definition.exchanges or bool(definition.half) or any(name == "d" for name, _ in definition.sources)
     return Roles(outputs, keeps, reads, writes, lanes=not definition.all_lanes)
+
+
+def _state(kind: type[isa.Value]) -> tuple[int, ...]:
+    """The registers behind a piece of machine state that a signature names."""
+    return tuple(number for place in state_places(kind) for number in _PLACES.get(place, (place.number,)))
 
 
 @cache
