@@ -58,6 +58,7 @@ test-debian-runtime: $(VENV)/.test $(DEBIAN) ## The HIP device through Debian's 
 
 bench: $(VENV)/.test ## Time launches
 	$(BIN)/python benchmarks/first_launch.py
+	$(BIN)/python benchmarks/hip_overhead.py
 
 clean: ## Remove everything that make built
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .coverage

@@ -26,7 +26,7 @@ from asmlaunch.log import log_launch
 
 if TYPE_CHECKING:
     from asmlaunch.abi import Buffer, KernargSchema, LiveBytes
-    from asmlaunch.abi.families import Family
+    from asmlaunch.abi.families import Family, Launch
     from asmlaunch.codeobject import CodeObject, KernelInfo
     from asmlaunch.devices import Device, LaunchResult
     from asmlaunch.devices.base import Dim3
@@ -192,13 +192,14 @@ class Kernel:
             if check:
                 _check_pointers(values, buffers, self.schema)
                 self.family.check(self.info, values, buffers)
-            rule = self.family.launch(self.info, values, buffers)
-            zero = tuple(rule.zero)
-            if check:
-                self._same("grid", given_grid, rule.grid)
-                self._same("block", given_block, rule.block)
-            given_grid, given_block = given_grid or rule.grid, given_block or rule.block
-            dynamic_lds = rule.dynamic_lds if dynamic_lds is None else dynamic_lds
+            rule = self._rule(values, buffers, needed=check or given_grid is None or given_block is None)
+            if rule is not None:
+                zero = tuple(rule.zero)
+                if check:
+                    self._same("grid", given_grid, rule.grid)
+                    self._same("block", given_block, rule.block)
+                given_grid, given_block = given_grid or rule.grid, given_block or rule.block
+                dynamic_lds = rule.dynamic_lds if dynamic_lds is None else dynamic_lds
         if given_grid is None or given_block is None:
             missing = " and ".join(n for n, v in (("grid", given_grid), ("block", given_block)) if v is None)
             raise LaunchError(
@@ -209,6 +210,20 @@ class Kernel:
         shape = {"grid": given_grid, "block": given_block, "dynamic_lds": dynamic_lds or 0}
         values |= hidden_values(self.schema, given_grid, given_block, dynamic_lds or 0)
         return _Plan(values, tuple(buffers.values()), zero, shape)
+
+    def _rule(self, values: Mapping[str, Any], buffers: Mapping[str, Buffer], needed: bool) -> Launch | None:
+        """The family's launch rule for these arguments; None where it cannot be told and grid and block are given."""
+        assert self.family is not None
+        try:
+            return self.family.launch(self.info, values, buffers)
+        except (ArgumentError, ZeroDivisionError) as error:
+            if not needed:
+                return None
+            if isinstance(error, ArgumentError):
+                raise
+            raise ArgumentError(
+                f"arguments of {self.name} give no grid ({error})", hint="pass grid= and block="
+            ) from error
 
     def _run(self, plan: _Plan, options: Mapping[str, Any]) -> LaunchResult:
         """Put the buffers where the device can reach them, pack, launch."""
@@ -335,7 +350,7 @@ def _check_pointers(values: Mapping[str, Any], buffers: Mapping[str, Buffer], sc
             drop the two low bits of an address (AMD CDNA3 ISA, "Memory Buffer Addressing"), so that data would shift.
     """
     for name, value in values.items():
-        if not schema[name].is_pointer:
+        if name not in schema or not schema[name].is_pointer:  # a symbol of the launch rule is no argument
             continue
         buffer = buffers.get(name)
         if buffer is not None and buffer.nbytes and not buffer.address:

@@ -16,8 +16,10 @@ import pytest
 from hip_runtime.standin import StandIn
 
 import asmlaunch
+from asmlaunch import codeobject
+from asmlaunch.abi.families import family_of
 from asmlaunch.devices import hip as hip_package
-from asmlaunch.devices.hip import open_hip_device
+from asmlaunch.devices.hip import device, open_hip_device
 from asmlaunch.devices.hip.runtime import runtime
 from asmlaunch.errors import ArgumentError, DeviceError, KernelNotFoundError, LaunchError, TargetError
 from asmlaunch.validate import a4w4
@@ -466,3 +468,61 @@ def test_a_module_that_cannot_be_unloaded_now_is_unloaded_later(
         assert recording.live_modules == before + 1
     asmlaunch.load(path, device="hip:0").close()
     assert recording.live_modules == before
+
+
+def test_all_f4gemm_kernels_through_hip_python(hip: StandIn, f4gemm_folder: Path) -> None:
+    """hip-python, C ABI, argument bytes, machine code, numbers: for every kernel, one tile."""
+    paths = sorted(f4gemm_folder.glob("*.co"))
+    assert len(paths) == 35
+    for path in paths:
+        kernel = asmlaunch.load(path, device="hip:0").kernel
+        made = problem(kernel, *a4w4.tile(kernel.info))
+        kernel.launch(made.arguments)
+        made.compare().require(path.stem)
+
+
+@pytest.fixture(scope="module")
+def a_kernel_of_each_family(aiter_kernels: Path) -> dict[str, Path]:
+    """An object of each declared family, by the family's name: a few of every folder of the wheel are looked at."""
+    folders: dict[Path, list[Path]] = {}
+    for path in sorted(aiter_kernels.rglob("*.co")):
+        folders.setdefault(path.parent, []).append(path)
+    found: dict[str, Path] = {}
+    for paths in folders.values():
+        for path in paths[:: max(1, len(paths) // 40)]:
+            family = family_of(next(iter(codeobject.read(path).kernels.values())))
+            if family is not None:
+                found.setdefault(family.name, path)
+    return found
+
+
+def test_bytes_of_every_declared_family(
+    recording: StandIn, a_kernel_of_each_family: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each argument gets a number of its own, and is looked for where the object's own metadata puts it."""
+    assert len(a_kernel_of_each_family) >= 20
+    for name, path in a_kernel_of_each_family.items():
+        target = codeobject.read(path).target.processor
+        monkeypatch.setenv("HIP_STANDIN_ARCH", f"{target}:sramecc+:xnack-")
+        device.opened.clear()
+        kernel = asmlaunch.load(path, device="hip:0").kernel
+        fields = [kernel.schema[argument] for argument in kernel.schema.names]
+        values = {field.name: 1.5 if field.type == "f32" else 4 * (index + 1) for index, field in enumerate(fields)}
+        block = kernel.info.required_workgroup_size or (64, 1, 1)
+        kernel.launch(values, grid=(3, 2, 1), block=block, check=False)
+        launch = recording.last()
+        assert tuple(launch.grid) == (3, 2, 1), name
+        assert tuple(launch.block) == block, name
+        assert launch.kernel.decode() == kernel.name
+        expected = {field.offset: values[field.name] for field in fields}
+        checked = 0
+        for argument in kernel.info.arguments:
+            if argument.offset in expected and argument.offset + argument.size <= len(launch.bytes):
+                raw = launch.bytes[argument.offset : argument.offset + argument.size]
+                value = expected[argument.offset]
+                wanted = (
+                    struct.pack("<f", value) if isinstance(value, float) else value.to_bytes(argument.size, "little")
+                )
+                assert raw == wanted, (name, argument.name)
+                checked += 1
+        assert checked >= len(fields) // 2, name
