@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from asmlaunch.errors import MismatchError
-from asmlaunch.validate.bfloat16 import is_bfloat16, round_bfloat16, to_float64
+from asmlaunch.validate.bfloat16 import is_bfloat16, round_bfloat16, round_integer, to_float64
 from asmlaunch.validate.reference import Reference
 
 
@@ -20,13 +20,18 @@ class Bound:
         equal_fraction: at least this fraction of elements equals the reference rounded to the output type.
         relative: an element may be off by this fraction of the reference's magnitude,
         cancellation: plus this fraction of the sum of its products' magnitudes,
-        of_max: plus this fraction of the largest magnitude in the reference.
+        of_max: plus this fraction of the largest magnitude in the reference,
+        absolute: plus this.
+        rounding: how the kernel converts to the output type (``bfloat16.ROUNDINGS``); floats other than bfloat16 only
+            to nearest.
     """
 
     equal_fraction: float = 0.9998
     relative: float = 2.0**-8
     cancellation: float = 2.0**-20
     of_max: float = 0.0
+    absolute: float = 0.0
+    rounding: str = "nearest"
 
     def __str__(self) -> str:
         terms = [
@@ -38,6 +43,8 @@ class Bound:
             )
             if factor
         ]
+        if self.absolute:
+            terms.append(f"{self.absolute:.3g}")
         return f"at least {self.equal_fraction:.2%} equal, error at most {' plus '.join(terms) or '0'}"
 
 
@@ -115,14 +122,14 @@ def compare(result: np.ndarray, reference: Reference | np.ndarray, bound: Bound 
     """Compare ``result`` with ``reference``.
 
     Args:
-        result: bfloat16 (uint16 bit patterns or ml_dtypes.bfloat16), float16, float32 or float64; the reference is
-            rounded to its type.
+        result: bfloat16 (uint16 bit patterns or ml_dtypes.bfloat16), float16, float32, float64 or a signed integer; the
+            reference is rounded to its type.
         reference: a :class:`Reference`, or its value alone where the bound has no cancellation term.
         bound: what the result must keep.
 
     Raises:
         MismatchError: shapes that differ, or a cancellation bound without the magnitudes it needs.
-        LayoutError: a result that is neither a float nor bfloat16.
+        LayoutError: a result that is no float, integer or bfloat16.
     """
     if isinstance(reference, Reference):
         value, magnitude = reference.value, reference.magnitude
@@ -139,7 +146,7 @@ def compare(result: np.ndarray, reference: Reference | np.ndarray, bound: Bound 
     if result.shape != value.shape:
         raise MismatchError("result", got=f"shape {result.shape}", need=f"the reference's {value.shape}")
     got = to_float64(result)
-    rounded = round_bfloat16(value) if is_bfloat16(result) else _round_like(value, result.dtype)
+    rounded = _round_like(value, result, bound.rounding)
     got_nan, want_nan = np.isnan(got), np.isnan(rounded)
     equal = (got == rounded) | (got_nan & want_nan)
     finite = np.isfinite(got) & np.isfinite(rounded)
@@ -148,6 +155,7 @@ def compare(result: np.ndarray, reference: Reference | np.ndarray, bound: Bound 
         scale = np.abs(value)
         largest = scale[np.isfinite(scale)].max(initial=0.0)
         allowed = bound.relative * scale + bound.cancellation * magnitude + bound.of_max * largest
+        allowed = allowed + bound.absolute
         # Rounding to the output type is not an error: it is what the reference would show too.
         beyond = ~equal & ~(error <= allowed)
         excess = np.where(equal, 0.0, error / allowed)
@@ -174,9 +182,16 @@ def compare(result: np.ndarray, reference: Reference | np.ndarray, bound: Bound 
     )
 
 
-def _round_like(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _round_like(value: np.ndarray, result: np.ndarray, rounding: str) -> np.ndarray:
+    """``value`` rounded to the type of ``result``."""
+    if is_bfloat16(result):
+        return round_bfloat16(value, rounding)
+    if result.dtype.kind == "i":
+        return round_integer(value, rounding)
+    if rounding != "nearest":
+        raise MismatchError("rounding of a bound", got=rounding, need=f"nearest for {result.dtype}")
     with np.errstate(over="ignore"):
-        return value.astype(dtype).astype(np.float64)
+        return value.astype(result.dtype).astype(np.float64)
 
 
 def _worst(excess: np.ndarray, error: np.ndarray) -> int:

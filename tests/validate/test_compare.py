@@ -106,7 +106,45 @@ def test_bad_input(reference):
         compare(np.zeros((100, 99), np.uint16), reference)
     with pytest.raises(MismatchError, match="magnitudes"):
         compare(np.zeros(2, np.uint16), np.zeros(2))
-    with pytest.raises(LayoutError, match="int32"):
-        compare(np.zeros(2, np.int32), np.zeros(2), EXACT)
+    with pytest.raises(LayoutError, match="uint32"):
+        compare(np.zeros(2, np.uint32), np.zeros(2), EXACT)
     assert "99.98%" in str(BF16_GEMM)
     assert str(EXACT) == "at least 100.00% equal, error at most 0"
+
+
+def test_conversions_that_round_in_other_ways():
+    """The values next to and between two bf16 neighbours, 1 and 1 + 2^-7, by the definition of each rounding."""
+    value = np.array([1 + 2**-9, 1 + 2**-8, 1 + 2**-8 + 2**-30, 1 + 2**-7 - 2**-30, -1 - 2**-8])
+    up, down = 0x3F81, 0x3F80
+    expected = {
+        "nearest": [down, down, up, up, down | 0x8000],
+        "half_away": [down, up, up, up, up | 0x8000],
+        "toward_zero": [down, down, down, down, down | 0x8000],
+    }
+    for rounding, bits in expected.items():
+        got = compare(np.array(bits, np.uint16), value, Bound(1.0, 0.0, 0.0, rounding=rounding))
+        assert got.passed, rounding
+        others = [name for name in expected if expected[name] != bits]
+        assert not any(
+            compare(np.array(bits, np.uint16), value, Bound(1.0, 0.0, 0.0, rounding=name)).passed for name in others
+        )
+
+
+def test_integers():
+    value = np.array([2.5, -2.5, 3.5, 126.999, -0.4])
+    for rounding, right in (
+        ("nearest", [2, -2, 4, 127, 0]),
+        ("half_away", [3, -3, 4, 127, 0]),
+        ("toward_zero", [2, -2, 3, 126, 0]),
+    ):
+        result = np.array(right, np.int8)
+        assert compare(result, value, Bound(1.0, 0.0, 0.0, rounding=rounding)).passed
+    loose = Bound(0.0, 0.0, 0.0, absolute=1.0)
+    assert compare(np.array([3, -3, 4, 126, 0], np.int8), value, loose).passed
+    assert not compare(np.array([4, -3, 4, 126, 0], np.int8), value, loose).passed
+    assert str(loose).endswith("error at most 1")
+
+
+def test_floats_round_to_nearest_only():
+    with pytest.raises(MismatchError, match="toward_zero, need nearest for float32"):
+        compare(np.zeros(1, np.float32), np.zeros(1), Bound(cancellation=0.0, rounding="toward_zero"))
