@@ -1,4 +1,4 @@
-"""The README's examples do what it says: its Python runs, and prints what stands below it."""
+"""The examples of README.md and docs/ do what they say: the Python runs, and prints what stands below it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.parametrize(("document", "examples"), [("README.md", 2), ("docs/torch.md", 1)])
 def test_the_python_examples_print_what_is_shown(
-    f4gemm_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    document: str,
+    examples: int,
+    f4gemm_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    examples = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(examples) == 2
+    found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert len(found) == examples
     monkeypatch.chdir(f4gemm_folder)
     names: dict[str, object] = {}
-    for code, shown in examples:
-        exec(compile(code, str(README), "exec"), names)
+    for code, shown in found:
+        exec(compile(code, document, "exec"), names)
         assert capsys.readouterr().out.rstrip() == shown.rstrip()
