@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from asmlaunch import codeobject
-from asmlaunch.abi import schema_from_metadata
+from asmlaunch.abi import hexdump, parse_hexdump, schema_from_metadata
 from asmlaunch.codeobject import ArgumentInfo, CodeObject, KernelInfo
 from asmlaunch.errors import ArgumentError
 
@@ -78,6 +78,7 @@ def test_every_object_of_the_wheel_packs_and_unpacks_to_the_same_bytes(aiter_ker
         assert len(packed) >= kernel.kernarg_size
         assert schema.unpack(packed) == values
         assert schema.pack(schema.unpack(packed)) == packed
+        assert parse_hexdump(hexdump(packed)).data == packed
         for argument in kernel.arguments:
             if argument.name in values:
                 raw = packed[argument.offset : argument.offset + argument.size]
