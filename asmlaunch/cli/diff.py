@@ -12,8 +12,10 @@ from asmlaunch.abi import Diff, Dump, expected_segment
 from asmlaunch.capture import Capture
 from asmlaunch.cli.hexdump import DumpOption, KernelOption, NameOption
 from asmlaunch.cli.kernarg import FORMATS, kernel_of, parse_values, read_kernarg, schema_of, words
-from asmlaunch.cli.output import console, print_json
-from asmlaunch.errors import ArgumentError
+from asmlaunch.cli.output import console, errors, print_json
+from asmlaunch.codeobject import KernelInfo
+from asmlaunch.emulator.codediff import CodeDiff, code_diff
+from asmlaunch.errors import ArgumentError, CodeObjectError, DeviceError
 
 _CONTAINERS = (b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB")
 
@@ -51,13 +53,18 @@ def diff(
     Without `--kernel` the fields have no names and the segments are compared in words of 4 bytes. Fields whose bytes
     are missing from one of the files (a dump with lines left out) are not judged. Pointers match when both are null or
     both are not and they are aligned alike; slots that the kernel does not use are shown and do not count.
+    Two kernels are compared by arguments, resources, descriptor and instructions.
     """
     if b is not None and _is_object(a) and _is_object(b):
-        changes = abi.diff_kernels(kernel_of(a, name), kernel_of(b, name))
+        before, after = kernel_of(a, name), kernel_of(b, name)
+        changes = abi.diff_kernels(before, after)
+        code = _code(before, after)
         if as_json:
-            print_json(changes.to_json())
+            print_json({**changes.to_json(), "instructions": code.to_json() if code else None})
         else:
             console.print(changes if changes else str(changes))
+            if code:
+                console.print(code)
         raise typer.Exit(1 if changes else 0)
     schema = schema_of(kernel, name)
     if Capture.is_one(a):
@@ -84,6 +91,17 @@ def diff(
     else:
         _print(result, left, right)
     raise typer.Exit(1 if result else 0)
+
+
+def _code(a: KernelInfo, b: KernelInfo) -> CodeDiff | None:
+    """The machine code compared, or None where it is equal or (with a note on standard error) cannot be read."""
+    if a.code == b.code:
+        return None
+    try:
+        return code_diff(a, b)
+    except (CodeObjectError, DeviceError) as error:
+        errors.print(f"machine code not compared: {error}", markup=False, highlight=False)
+        return None
 
 
 def _is_object(file: Path) -> bool:
