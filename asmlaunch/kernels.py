@@ -1,4 +1,5 @@
-"""Where code object files are looked for: a folder given, ``ASMLAUNCH_KERNEL_PATH``, else the amd-aiter wheel.
+"""Where code object files are looked for: a folder given, else ``ASMLAUNCH_KERNEL_PATH``, else ``AITER_ASM_DIR``
+(AITER's own variable for its folder of objects), else the amd-aiter wheel.
 
 The wheel is found by its import location and never imported: its objects are plain files to us.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 from asmlaunch.errors import KernelNotFoundError
 
 PATH_VARIABLE = "ASMLAUNCH_KERNEL_PATH"
+AITER_VARIABLE = "AITER_ASM_DIR"
 _HOW = (
     f"install amd-aiter (pip install --no-deps, the objects need none of its code), or name a folder of .co files "
     f"with --kernels or {PATH_VARIABLE}"
@@ -33,12 +35,13 @@ def aiter_folder() -> Path:
 
 
 def search_path(folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
-    """The folders to look in: ``folder`` alone if given, else those of the environment variable, else the wheel's.
+    """The folders to look in: ``folder`` alone if given, else those of an environment variable, else the wheel's.
 
     Raises:
         KernelNotFoundError: a folder that does not exist, or none to look in.
     """
-    listed = [os.fspath(folder)] if folder else os.environ.get(PATH_VARIABLE, "").split(os.pathsep)
+    variables = os.environ.get(PATH_VARIABLE) or os.environ.get(AITER_VARIABLE) or ""
+    listed = [os.fspath(folder)] if folder else variables.split(os.pathsep)
     folders = tuple(Path(entry) for entry in listed if entry)
     for entry in folders:
         if not entry.is_dir():

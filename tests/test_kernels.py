@@ -29,6 +29,14 @@ def test_a_folder_given_wins_over_the_environment(tmp_path: Path, monkeypatch: p
     assert [path.name for path in kernels.find_objects("*.co")] == ["a.co"]
 
 
+def test_aiters_own_variable_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(kernels.PATH_VARIABLE, raising=False)
+    monkeypatch.setenv(kernels.AITER_VARIABLE, str(touch(tmp_path / "hsa", "gfx950/a.co")))
+    assert kernels.find_objects("*.co") == [tmp_path / "hsa/gfx950/a.co"]
+    monkeypatch.setenv(kernels.PATH_VARIABLE, str(touch(tmp_path / "own", "b.co")))
+    assert kernels.find_objects("*.co") == [tmp_path / "own/b.co"]
+
+
 def test_an_earlier_folder_hides_the_same_file_of_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = touch(tmp_path / "1", "x/a.co"), touch(tmp_path / "2", "x/a.co", "x/b.co")
     monkeypatch.setenv(kernels.PATH_VARIABLE, f"{first}:{second}")
