@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmlaunch.abi import Field, KernargSchema
+from asmlaunch.abi import Field, KernargSchema, bind
 from asmlaunch.abi.types import TYPES, bf16_bits, bf16_value
 from asmlaunch.errors import ArgumentError, DumpError
 
@@ -128,6 +128,16 @@ def test_narrow_floats_widen_to_the_slot(scalar: Any) -> None:
     assert NATURAL.pack({**VALUES, "a": scalar})[16:20] == bytes.fromhex("0000c03f")
 
 
+def test_a_bfloat16_scalar_widens() -> None:
+    import ml_dtypes
+
+    scalar = ml_dtypes.bfloat16(1.5)
+    assert NATURAL.pack({**VALUES, "a": scalar})[16:20] == bytes.fromhex("0000c03f")
+    assert NATURAL.pack(bind(NATURAL, {**VALUES, "a": scalar})[0])[16:20] == bytes.fromhex("0000c03f")
+    with pytest.raises(ArgumentError, match="argument n"):
+        NATURAL.pack({**VALUES, "n": scalar})
+
+
 def test_alpha_one_is_four_bytes() -> None:
     assert NATURAL.pack({**VALUES, "a": np.float16(1)})[16:20].hex(" ") == "00 00 80 3f"
 
@@ -155,7 +165,8 @@ def test_types(kind: str, value: Any, expected: str) -> None:
 
 
 def test_bf16_rounds_to_nearest_even() -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    import ml_dtypes
+
     rng = np.random.default_rng(1)
     values = [float(v) for v in rng.standard_normal(300).astype(np.float32)] + [0.0, -0.0, math.inf, 1.00390625, 3.0e38]
     for value in values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,17 @@ def test_flags_read_as_llvm_reads_them(objects: Path, name: str) -> None:
     for feature in ("xnack", "sramecc"):
         spelled = {"on": feature + "+", "off": feature + "-", "any": feature, "unsupported": None}
         assert spelled[getattr(target, feature)] == shown.get(feature)
+
+
+def test_objects_of_every_machine_are_read(objects: Path) -> None:
+    data = bytearray((objects / "plain_gfx1100.co").read_bytes())
+    for number, (name, _) in MACHINES.items():
+        struct.pack_into("<I", data, 48, number)
+        found = codeobject.read(bytes(data))
+        assert found.target.processor == name
+        assert found.kernels["nothing"].descriptor.user_sgpr_count >= 0
+    struct.pack_into("<I", data, 48, 0xFE)
+    assert str(codeobject.read(bytes(data)).target) == "machine 0xfe"
 
 
 def test_text_form_and_back() -> None:
