@@ -7,11 +7,9 @@ from functools import partial
 
 from llvmlite import ir
 
-from asmlaunch.emulator.build import i64
-from asmlaunch.emulator.checks import native
-from asmlaunch.emulator.checks.matrix import result_shadows
+from asmlaunch.emulator.build import i32, i64
+from asmlaunch.emulator.checks import matrix, native
 from asmlaunch.emulator.checks.memory import ShadowedMemory
-from asmlaunch.emulator.checks.numbers import nans
 from asmlaunch.emulator.checks.plan import make_plan
 from asmlaunch.emulator.checks.registers import ALL
 from asmlaunch.emulator.checks.state import SHADOW, Kind
@@ -20,9 +18,9 @@ from asmlaunch.emulator.decode import Instruction, Operand, Register
 from asmlaunch.emulator.emit.registers import Key
 from asmlaunch.emulator.flow import reads
 from asmlaunch.emulator.isa.table import Branch, Control, Mfma
-from asmlaunch.emulator.lower import I1, I64, lanes
+from asmlaunch.emulator.lower import I1, I64
 from asmlaunch.emulator.program import Program
-from asmlaunch.emulator.state import LANES, WAVE, Status
+from asmlaunch.emulator.state import WAVE, Status
 
 
 def checked_compiler(program: Program, checks: Sequence[str]) -> Callable[..., CheckedBlockCompiler]:
@@ -108,28 +106,43 @@ class CheckedBlockCompiler(ShadowedMemory):
         c, d = instruction.operands[3], instruction.operands[0]
         assert isinstance(d, Register)
         numerics = "numerics" in self._plan.checks
-        before = [self._nans(key) for key in self._keys(c)] if numerics and isinstance(c, Register) else []
-        masks = [self._masks(operand) for operand in instruction.operands] if self._plan.definedness else []
+        masks = self._code.local(I64, d.count) if numerics else None
+        if masks is not None:
+            self._remember_nans(c, masks, d.count)
+        if self._plan.definedness:
+            self._follow_matrix(instruction, definition, d)
         super()._mfma(instruction, definition)
-        if masks:
-            shadows = result_shadows(self._build, definition, masks, d.count)
-            for key, shadow in zip(self._keys(d), shadows, strict=True):
-                self._shadows.write(key, shadow)
-        if numerics:
-            bad: ir.Value = i64(0)
-            for number, key in enumerate(self._keys(d)):
-                new = self._nans(key)
-                clean = self._build.xor(before[number], ALL) if before else ALL
-                bad = self._build.or_(bad, self._build.and_(new, clean))
-            self._note_lanes(instruction, Kind.NAN, bad)
+        if masks is not None:
+            rows = self._registers.address(self._keys(d)[0])
+            self._call(matrix.new_nans(), [self._wave, self._number(instruction), rows, masks, i32(d.count)])
 
-    def _nans(self, key: Key) -> ir.Value:
-        vector = ir.VectorType(ir.FloatType(), LANES)
-        return nans(self._build, self._build.bitcast(lanes(self._build, self._registers.read(key)), vector))
+    def _remember_nans(self, c: Operand, masks: ir.Value, count: int) -> None:
+        if isinstance(c, Register):
+            self._registers.flush(self._keys(c))
+            self._call(matrix.remember_nans(), [self._registers.address(self._keys(c)[0]), masks, i32(count)])
+        else:
+            for number in range(count):
+                self._code.store(i64(0), self._code.at(masks, 8 * number), 8)
 
-    def _masks(self, operand: Operand) -> list[ir.Value]:
-        """The shadows of a matrix operand's registers, as lanes."""
-        if not isinstance(operand, Register):
-            return []
-        logic = self._logic()
-        return [logic.lanes(self._shadows.of(key)) for key in self._keys(operand)]
+    def _follow_matrix(self, instruction: Instruction, definition: Mfma, d: Register) -> None:
+        """The result's shadows from the operands'."""
+        _, a, b, c, *scales = instruction.operands
+        rows, columns = (
+            self._all_defined([operand, *scales[number : number + 1]]) for number, operand in enumerate((a, b))
+        )
+        keys = self._keys(d)
+        accumulator = self._keys(c) if isinstance(c, Register) else keys
+        self._shadows.flush(accumulator)
+        symbol = matrix.result_shadows(definition, d.count, isinstance(c, Register))
+        pointers = [self._shadows.address(accumulator[0]), self._shadows.address(keys[0])]
+        self._call(symbol, [rows, columns, *pointers])
+        self._shadows.forget(keys)
+
+    def _all_defined(self, operands: Sequence[Operand]) -> ir.Value:
+        """The lanes in which all registers of some operands are defined."""
+        logic, total = self._logic(), ALL
+        for operand in operands:
+            if isinstance(operand, Register):
+                for key in self._keys(operand):
+                    total = logic.both(total, logic.lanes(self._shadows.of(key)))
+        return total

@@ -1,4 +1,4 @@
-"""Which elements of a matrix instruction's result are defined.
+"""Matrix instructions: which elements of the result are defined, and NaNs that come out of clean accumulators.
 
 Element (i, j) needs row i of A, column j of B and their scales, and its own element of C. The layouts are those of
 ``isa.matrix``: lane l holds row (column) l % m of A (B); D and C of the shapes with one block hold rows in groups of
@@ -7,50 +7,54 @@ four.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from llvmlite import ir
 
-from asmlaunch.emulator.build import i64
+from asmlaunch.emulator.build import Code, i32, i64
+from asmlaunch.emulator.checks.native import NOTE_ARGS, note
+from asmlaunch.emulator.checks.numbers import nans
+from asmlaunch.emulator.checks.state import Kind
 from asmlaunch.emulator.isa.table import Mfma
-from asmlaunch.emulator.lower import I64
+from asmlaunch.emulator.lower import I32, I64, PTR, call
+from asmlaunch.emulator.native.helpers import ROW, VOID, helpers
 from asmlaunch.emulator.state import LANES
 
 ALL = i64(-1)
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
 
 
-def result_shadows(
-    build: ir.IRBuilder, definition: Mfma, operands: Sequence[Sequence[ir.Value]], count: int
-) -> list[ir.Value]:
-    """The shadows of the ``count`` result registers.
+def result_shadows(definition: Mfma, count: int, accumulates: bool) -> str:
+    """``void (rows, columns, C, D)``: the shadows of the ``count`` result registers.
 
     Args:
-        operands: the shadows (i64 of lanes) of each operand's registers, D first; [] for a constant.
+        accumulates: whether C is registers; a constant is defined.
+
+    ``rows`` and ``columns`` are the conjunctions (i64 of lanes) of the shadows of A's and B's registers, with their
+    scales'; C and D point to the shadows of their registers.
     """
-    _, a, b, c, *scales = operands
-    rows = _all(build, [*a, *(scales[0] if scales else [])])
-    columns = _all(build, [*b, *(scales[1] if len(scales) > 1 else [])])
-    old = [*c, *[ALL] * count][:count]
-    one_block = (
-        definition.m == definition.n and LANES % definition.m == 0 and definition.m * definition.n == (LANES * count)
-    )
-    if not one_block or definition.m not in (16, 32):
+    shape = f"{definition.m}x{definition.n}"
+
+    def build_it(module: ir.Module, name: str) -> None:
+        code, (rows, columns, c, d) = Code.function(module, name, VOID, [I64, I64, PTR, PTR])
+        build = code.builder
+        old = [code.load(code.at(c, 8 * number), I64, 8) if accumulates else ALL for number in range(count)]
+        for number, product in enumerate(_products(build, definition, rows, columns, count)):
+            code.store(build.and_(product, old[number]), code.at(d, 8 * number), 8)
+        build.ret_void()
+
+    return helpers().need(f"check_matrix_{shape}_{count}{'' if accumulates else '_constant'}", build_it)
+
+
+def _products(build: ir.IRBuilder, definition: Mfma, rows: ir.Value, columns: ir.Value, count: int) -> list[ir.Value]:
+    """Where row times column is defined, a mask of lanes a result register."""
+    size = definition.m
+    one_block = size == definition.n and size in (16, 32) and size * size == LANES * count
+    if not one_block:
         whole = build.sext(build.icmp_signed("==", build.and_(rows, columns), ALL), I64)
-        return [build.and_(whole, mask) for mask in old]
-    rows, columns = _fold(build, rows, definition.m), _fold(build, columns, definition.n)
-    repeat = sum(1 << position for position in range(0, LANES, definition.m))
+        return [whole] * count
+    rows, columns = _fold(build, rows, size), _fold(build, columns, size)
+    repeat = sum(1 << position for position in range(0, LANES, size))
     everywhere = build.mul(columns, i64(repeat))
-    return [
-        build.and_(build.and_(_spread(build, rows, definition.m, number), everywhere), mask)
-        for number, mask in enumerate(old)
-    ]
-
-
-def _all(build: ir.IRBuilder, masks: Sequence[ir.Value]) -> ir.Value:
-    total: ir.Value = ALL
-    for mask in masks:
-        total = mask if total is ALL else build.and_(total, mask)
-    return total
+    return [build.and_(_spread(build, rows, size, number), everywhere) for number in range(count)]
 
 
 def _fold(build: ir.IRBuilder, mask: ir.Value, size: int) -> ir.Value:
@@ -73,3 +77,45 @@ def _spread(build: ir.IRBuilder, rows: ir.Value, size: int, register: int) -> ir
         bit = build.and_(row, i64(1))
         total = build.or_(total, build.shl(build.mul(bit, i64((1 << size) - 1)), i64(size * group)))
     return total
+
+
+def remember_nans() -> str:
+    """``void (registers, masks, count)``: which lanes of each register hold an f32 NaN (i64 each)."""
+    return helpers().need("check_remember_nans", _build_remember)
+
+
+def _build_remember(module: ir.Module, name: str) -> None:
+    code, (registers, masks, count) = Code.function(module, name, VOID, [PTR, PTR, I32])
+    with code.loop(count) as number:
+        code.store(_nans_of(code, registers, number), _element(code, masks, number, 8), 8)
+    code.builder.ret_void()
+
+
+def new_nans() -> str:
+    """``void (wave, instruction, registers, masks, count)``: note lanes that hold a NaN where the mask has none."""
+    return helpers().need("check_new_nans", _build_new)
+
+
+def _build_new(module: ir.Module, name: str) -> None:
+    code, (wave, index, registers, masks, count) = Code.function(module, name, VOID, [PTR, I32, PTR, PTR, I32])
+    build = code.builder
+    bad = code.local(I64)
+    code.store(i64(0), bad, 8)
+    with code.loop(count) as number:
+        before = code.load(_element(code, masks, number, 8), I64, 8)
+        fresh = build.and_(_nans_of(code, registers, number), build.xor(before, ALL))
+        code.store(build.or_(code.load(bad, I64, 8), fresh), bad, 8)
+    found = code.load(bad, I64, 8)
+    with build.if_then(build.icmp_unsigned("!=", found, i64(0))):
+        arguments = [wave, index, i32(Kind.NAN), found, i64(0), i32(0), i32(0), i32(0)]
+        assert [argument.type for argument in arguments] == NOTE_ARGS
+        call(build, note(), VOID, arguments)
+    build.ret_void()
+
+
+def _element(code: Code, base: ir.Value, number: ir.Value, size: int) -> ir.Value:
+    return code.at(base, code.builder.mul(code.builder.zext(number, I64), i64(size)))
+
+
+def _nans_of(code: Code, registers: ir.Value, number: ir.Value) -> ir.Value:
+    return nans(code.builder, code.load(_element(code, registers, number, ROW), _FLOATS, 64))

@@ -9,7 +9,7 @@ from llvmlite import ir
 from asmlaunch.emulator.build import i64
 from asmlaunch.emulator.checks.state import Kind
 from asmlaunch.emulator.isa.language import Float, Value
-from asmlaunch.emulator.lower import I64, Lowering, lanes
+from asmlaunch.emulator.lower import I64, Lowering, lanes, splat
 from asmlaunch.emulator.state import LANES
 
 ALL = i64(-1)
@@ -40,12 +40,12 @@ def nans(build: ir.IRBuilder, vector: ir.Value) -> ir.Value:
 def denormals(build: ir.IRBuilder, vector: ir.Value) -> ir.Value:
     """The lanes (i64) that hold a number other than 0 with an exponent of 0."""
     bits, fraction = _FRACTIONS[str(vector.type.element)]
-    integers = ir.VectorType(ir.IntType(bits), LANES)
+    integer = ir.IntType(bits)
 
-    def everywhere(number: int) -> ir.Constant:
-        return ir.Constant(integers, [number] * LANES)
+    def everywhere(number: int) -> ir.Value:
+        return splat(build, ir.Constant(integer, number))
 
-    pattern = build.and_(build.bitcast(vector, integers), everywhere((1 << (bits - 1)) - 1))
+    pattern = build.and_(build.bitcast(vector, ir.VectorType(integer, LANES)), everywhere((1 << (bits - 1)) - 1))
     # One less than the pattern: 0 becomes the largest number, and denormals stay below the smallest normal one.
     below = build.icmp_unsigned("<", build.sub(pattern, everywhere(1)), everywhere((1 << fraction) - 1))
     return build.bitcast(below, I64)

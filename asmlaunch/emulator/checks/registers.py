@@ -165,9 +165,9 @@ class Definedness:
         shadows = [self.of(argument) for argument in value.args if not self._merges(value, argument)]
         if all(shadow.known for shadow in shadows):
             return DEFINED
-        if all(shadow.uniform for shadow in shadows):
-            return self._scalar(value, shadows)
-        return self._together(shadows)
+        if value.op in ("and", "or", "xor", "bitcast", "convert") and all(shadow.uniform for shadow in shadows):
+            return self._bitwise(shadows)
+        return self._joined(shadows)
 
     def _cancels(self, value: Value) -> bool:
         """x ^ x and x - x: a way to make a zero."""
@@ -183,35 +183,33 @@ class Definedness:
         old, mask = argument.args
         return old.op == "given" and mask.op == "const"
 
-    def _together(self, shadows: list[Shadow]) -> Shadow:
+    def _joined(self, shadows: list[Shadow]) -> Shadow:
+        """Defined where all are: wholly in scalars, lane by lane otherwise."""
+        uniform = all(shadow.uniform for shadow in shadows)
         total = ALL
         for shadow in shadows:
             total = self.both(total, self.lanes(shadow))
-        return Shadow(total)
+        return Shadow(total, uniform)
 
-    def _scalar(self, value: Value, shadows: list[Shadow]) -> Shadow:
-        if value.op in ("and", "or", "xor", "bitcast", "convert"):
-            total = ALL
-            for shadow in shadows:
-                total = self.both(total, shadow.ir)
-            return Shadow(total, uniform=True)
+    def _bitwise(self, shadows: list[Shadow]) -> Shadow:
         total = ALL
         for shadow in shadows:
-            total = self.both(total, self.whole(shadow))
+            total = self.both(total, shadow.ir)
         return Shadow(total, uniform=True)
 
     def _select(self, value: Value) -> Shadow:
         condition, yes, no = (self.of(argument) for argument in value.args)
         if condition.known and yes.known and no.known:
             return DEFINED
+        if yes.ir is no.ir and yes.uniform == no.uniform:
+            # Whatever is chosen: the condition need not be computed again.
+            return self._joined([condition, yes])
         cell = self._low.cell(value.args[0])
-        uniform = cell.uniform and yes.uniform and no.uniform
-        chosen = self._build.sext(cell.ir, I64) if cell.uniform else self._build.bitcast(cell.ir, I64)
-        if uniform:
+        if cell.uniform and yes.uniform and no.uniform:
             picked = self._build.select(cell.ir, yes.ir, no.ir)
             return Shadow(self.both(self.whole(condition), picked), uniform=True)
-        a, b = self.lanes(yes), self.lanes(no)
-        picked = a if a is b else self._pick(chosen, a, b)
+        chosen = self._build.sext(cell.ir, I64) if cell.uniform else self._build.bitcast(cell.ir, I64)
+        picked = self._pick(chosen, self.lanes(yes), self.lanes(no))
         return Shadow(self.both(self.lanes(condition), picked))
 
     def _pick(self, chosen: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -221,7 +219,7 @@ class Definedness:
     def _shuffle(self, value: Value) -> Shadow:
         source, pattern = (self.of(argument) for argument in value.args)
         if source.uniform or (source.known and pattern.known):
-            return self._together([source, pattern]) if not pattern.known else source
+            return self._joined([source, pattern]) if not pattern.known else source
         order = self._low.cell(value.args[1]).ir
         if not isinstance(order, ir.Constant):
             return Shadow(self.both(self.whole(source), self.lanes(pattern)))
