@@ -120,7 +120,7 @@ static Dlsym find_dlsym(void) {
 #define WRAPPED(X) \
     X(hipModuleLoad) X(hipModuleLoadData) X(hipModuleLoadDataEx) X(hipModuleGetFunction) X(hipModuleLaunchKernel) \
     X(hipExtModuleLaunchKernel) X(hipDrvLaunchKernelEx) X(hipLaunchKernel) X(hipGraphAddKernelNode) \
-    X(hipModuleLaunchCooperativeKernel) X(hipGetProcAddress)
+    X(hipModuleLaunchCooperativeKernel) X(hipGetProcAddress) X(__hipRegisterFatBinary) X(__hipRegisterFunction)
 
 #define NAME(f) F_##f,
 enum Name { WRAPPED(NAME) NAMES };
@@ -371,6 +371,18 @@ static void looked_up(void *function, void *module, const char *name) {
     remember(function, made);
 }
 
+/* The first code object for a GPU in an offload bundle, whose argument sizes are those of all; NULL without one. */
+static const unsigned char *first_in_bundle(const unsigned char *bundle) {
+    uint64_t count, entry[3];
+    if (memcmp(bundle, "__CLANG_OFFLOAD_BUNDLE__", 24)) return NULL;
+    memcpy(&count, bundle + 24, 8);
+    for (const unsigned char *at = bundle + 32; count--; at += 24 + entry[2]) {
+        memcpy(entry, at, 24); /* offset, size, length of the name */
+        if (entry[1] && !memcmp(bundle + entry[0], ELFMAG, 4)) return bundle + entry[0];
+    }
+    return NULL;
+}
+
 /* ---- launches --------------------------------------------------------------------------------------------------- */
 
 /* Argument bytes of a launch, into `room` (which may be NULL, for the size alone); -1 when they cannot be known. */
@@ -566,6 +578,23 @@ EXPORT hipError_t hipGraphAddKernelNode(void **node, void *graph, const void *de
     return launched(record, NULL, CALL(hipGraphAddKernelNode, node, graph, dependencies, count, kernel));
 }
 
+/* What hipcc's code calls before main: a program's own kernels, and the host functions that stand for them. */
+typedef struct { uint32_t magic, version; const unsigned char *binary; void *unused; } FatBinary;
+
+EXPORT void **__hipRegisterFatBinary(const FatBinary *fat) {
+    void **modules = ((__typeof__(&__hipRegisterFatBinary))of(F___hipRegisterFatBinary))(fat);
+    const unsigned char *object = fat->magic == 0x48495046 /* "HIPF" */ ? first_in_bundle(fat->binary) : NULL;
+    loaded(modules, object ? object : fat->binary);
+    return modules;
+}
+
+EXPORT void __hipRegisterFunction(void **modules, const void *stub, char *kernel, const char *name, unsigned limit,
+                                  void *thread, void *block, dim3 *block_size, dim3 *grid_size, int *warp) {
+    ((__typeof__(&__hipRegisterFunction))of(F___hipRegisterFunction))(modules, stub, kernel, name, limit, thread, block,
+                                                                      block_size, grid_size, warp);
+    looked_up((void *)stub, modules, name);
+}
+
 /* ---- lookups ---------------------------------------------------------------------------------------------------- */
 
 EXPORT hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t flags, void *status);
@@ -576,7 +605,7 @@ static void *const wrappers[NAMES] = {
 };
 
 static int index_of(const char *name) {
-    for (int i = 0; name[0] == 'h' && name[1] == 'i' && i < NAMES; i++)
+    for (int i = 0; (name[0] == 'h' || name[0] == '_') && i < NAMES; i++)
         if (!strcmp(name, names[i])) return i;
     return -1;
 }

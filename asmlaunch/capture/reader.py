@@ -24,6 +24,8 @@ ENTRIES = (
     "hipGraphAddKernelNode",
     "hipModuleLaunchCooperativeKernel",
     "hipGetProcAddress",
+    "__hipRegisterFatBinary",
+    "__hipRegisterFunction",
 )
 
 _FILE = Struct("magic" / Const(b"ASMLCAP1"), "used" / Int64ul, "dropped" / Int64ul, "limit" / Int64ul, "pid" / Int64ul)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,26 @@ def loop(path: Path, name: str, code: str, **options: int) -> Capture:
     captured, status = package.record([sys.executable, "-c", LOOP + code, str(path), name], **options)
     assert status == 0
     return captured
+
+
+def test_a_kernel_that_the_program_carries_itself(path: Path, name: str, one_device: None, tmp_path: Path) -> None:
+    """What hipcc makes of ``kernel<<<1, 256>>>(...)``: a registered bundle, and a launch by a host stub's address."""
+    program, bundle = tmp_path / "program", tmp_path / "bundle"
+    library = Path(os.environ["STANDIN_LIBRARY"])
+    source = Path(__file__).with_name("fatbinary.c")
+    linked = ["-L", library.parent, "-lamdhip64", f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source, *linked], check=True)
+    target, image = b"hipv4-amdgcn-amd-amdhsa--gfx950", path.read_bytes()
+    head = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<4Q", 1, 4096, len(image), len(target)) + target
+    bundle.write_bytes(head.ljust(4096, b"\0") + image)
+    captured, status = package.record([str(program), str(bundle), name])
+    assert status == 0
+    (launch,) = captured.launches
+    assert (launch.entry, launch.kernel, launch.image) == ("hipLaunchKernel", name, image)
+    # The program passes argument number i with all its bytes equal to i.
+    shown = [argument for argument in launch.info.arguments if not argument.hidden]
+    for number, argument in enumerate(shown):
+        assert launch.kernarg[argument.offset : argument.offset + argument.size] == bytes([number]) * argument.size
 
 
 def test_threads(path: Path, name: str, one_device: None) -> None:

@@ -511,8 +511,33 @@ hipError_t hipDrvLaunchKernelEx(const LaunchConfig *config, Function *f, void **
     return enqueue("hipDrvLaunchKernelEx", f, config->grid, config->block, config->lds, config->stream, params, extra);
 }
 
-/* Here a function handle stands for the address of a host stub, as hipGetFuncBySymbol would resolve it. */
+/* A host stub that a program registered, and the kernel it stands for. */
+static struct { const void *stub; Function *function; } stubs[64];
+static int stub_count;
+
+typedef struct { uint32_t magic, version; const char *binary; void *unused; } FatBinary;
+
+/* The wrapped binary is taken to be a bundle with one code object. */
+void **__hipRegisterFatBinary(const FatBinary *fat) {
+    uint64_t offset;
+    Module *module = NULL;
+    memcpy(&offset, fat->binary + 32, 8);
+    hipInit(0);
+    hipModuleLoadData(&module, fat->binary + offset);
+    return (void **)module;
+}
+
+void __hipRegisterFunction(void **modules, const void *stub, char *kernel, const char *name, unsigned limit,
+                           void *thread, void *block, dim3 *block_size, dim3 *grid_size, int *warp) {
+    (void)kernel, (void)limit, (void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp;
+    if (stub_count == 64 || hipModuleGetFunction(&stubs[stub_count].function, (Module *)modules, name)) return;
+    stubs[stub_count++].stub = stub;
+}
+
+/* Takes a registered host stub or, as hipGetFuncBySymbol's result, a function handle. */
 hipError_t hipLaunchKernel(const void *f, dim3 grid, dim3 block, void **params, size_t lds, void *stream) {
+    for (int i = 0; i < stub_count; i++)
+        if (stubs[i].stub == f) f = stubs[i].function;
     return enqueue("hipLaunchKernel", (Function *)f, (uint32_t[]){grid.x, grid.y, grid.z},
                    (uint32_t[]){block.x, block.y, block.z}, (uint32_t)lds, stream, params, NULL);
 }
