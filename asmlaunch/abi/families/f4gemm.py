@@ -210,9 +210,19 @@ FAMILY = Family(
 )
 
 
+def masks_columns(shuffle: str, tile_m: int, tile_n: int) -> bool:
+    """Whether the kernel of these parameters stores no column past N."""
+    return (tile_m, tile_n) not in _NO_COLUMN_MASK[shuffle]
+
+
+def splits_k(shuffle: str, tile_m: int, tile_n: int) -> bool:
+    """Whether the kernel of these parameters can split K."""
+    return shuffle == "BpreShuffle" and (tile_m, tile_n) in {(256, 256), (128, 512)}
+
+
 def _whole_tiles(p: Any) -> bool:
-    return (p.tile_m, p.tile_n) in _NO_COLUMN_MASK[p.shuffle]
+    return not masks_columns(p.shuffle, p.tile_m, p.tile_n)
 
 
 def _splits_k(p: Any) -> bool:
-    return p.shuffle == "BpreShuffle" and (p.tile_m, p.tile_n) in {(256, 256), (128, 512)}
+    return splits_k(p.shuffle, p.tile_m, p.tile_n)

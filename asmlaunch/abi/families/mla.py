@@ -77,7 +77,7 @@ FAMILY = Family(
         Variant("dec_.*subQ16|qseqlen[12]_gqaratio16$", {"s_MQA": _LIVE}),
         Variant("qseqlen[12]_.*_ps", {"s_MQA": _LIVE}),
         Variant("_page$", {"s_log2_plen": _LIVE}),
-        Variant("subQ16_mqa16$|qseqlen[12]_gqaratio16$", {"s_Q_Bs": _LIVE, "ptr_QTP": _DEAD}),
+        Variant("dec_.*subQ16_mqa16$|qseqlen[12]_gqaratio16$", {"s_Q_Bs": _LIVE, "ptr_QTP": _DEAD}),
         Variant("a16w", {"ptr_QSCALE": _DEAD}),
     ),
     symbols=(
