@@ -227,6 +227,8 @@ class Kernel:
 
     def _run(self, plan: _Plan, options: Mapping[str, Any]) -> LaunchResult:
         """Put the buffers where the device can reach them, pack, launch."""
+        if self.device.name == "emulator":
+            options = {**_for_checks(self.schema, plan), **options}
         with self.device.staged(plan.buffers, plan.zero, **options) as addresses:
             kernarg = self.schema.pack({**plan.values, **addresses})
             log_launch(self.name, self.device.name, plan.shape, self.schema, kernarg)
@@ -327,6 +329,18 @@ def _live_bytes(kernel: KernelInfo) -> LiveBytes | None:
         return liveness(kernel).live_bytes()
     except (CodeObjectError, DeviceError, TargetError):
         return None
+
+
+def _for_checks(schema: KernargSchema, plan: _Plan) -> dict[str, Any]:
+    """What the emulator's checks want to know of a launch: buffers that hold nothing yet, and bytes nobody has set."""
+    outputs = tuple(field.name for field in schema.fields if field.role == "output" and field.name not in plan.zero)
+    unset, end = [], 0
+    for field in (*(field for field in schema.fields if field.role != "padding"), None):
+        start = schema.size if field is None else field.offset
+        if start > end:
+            unset.append((end, start))
+        end = end if field is None else max(end, field.end)
+    return {"outputs": outputs, "unset": tuple(unset)}
 
 
 def as_mapping(args: Any) -> Mapping[str, Any]:
