@@ -7,6 +7,7 @@ from asmlaunch.layouts.difference import Difference, compare, convert
 from asmlaunch.layouts.e8m0 import ROUNDINGS, decode_e8m0, encode_e8m0
 from asmlaunch.layouts.formats import ELEMENT_ROUNDINGS, FORMATS, Format, Integer
 from asmlaunch.layouts.fp4 import decode_fp4, encode_fp4, pack_fp4, unpack_fp4
+from asmlaunch.layouts.fp6 import pack_fp6, unpack_fp6
 from asmlaunch.layouts.identification import Identification, identify
 from asmlaunch.layouts.layout import Axis, Layout
 from asmlaunch.layouts.named import (
@@ -74,6 +75,7 @@ __all__ = [
     "identify",
     "names",
     "pack_fp4",
+    "pack_fp6",
     "pad_scales",
     "quantize",
     "quantize_mxfp4",
@@ -83,6 +85,7 @@ __all__ = [
     "tile",
     "tile_scales",
     "unpack_fp4",
+    "unpack_fp6",
     "unshuffle_weights",
     "untile_scales",
     "weights_mfma",

@@ -34,10 +34,11 @@ def permute_tiles(
     ORDER_BACK: tl.constexpr,
     INVERT: tl.constexpr,
 ):
-    t = tl.program_id(1).to(tl.int64)
-    c = tl.program_id(0).to(tl.int64) * TILES
-    logical += tl.program_id(2).to(tl.int64) * batch_logical
-    memory += tl.program_id(2).to(tl.int64) * batch_memory
+    across = tl.cdiv(column_tiles, TILES)
+    t = (tl.program_id(0) // across).to(tl.int64)
+    c = (tl.program_id(0) % across).to(tl.int64) * TILES
+    logical += tl.program_id(1).to(tl.int64) * batch_logical
+    memory += tl.program_id(1).to(tl.int64) * batch_memory
     row = t * TILE_ROWS + tl.arange(0, TILE_ROWS)
     word = tl.arange(0, TILES * TILE_WORDS)
     inside = (row < rows)[:, None] & (c * TILE_WORDS + word < column_tiles * TILE_WORDS)[None, :]
@@ -88,10 +89,11 @@ def exchange_bytes(
     TILES: tl.constexpr,
     INVERT: tl.constexpr,
 ):
-    t = tl.program_id(1).to(tl.int64)
-    c = tl.program_id(0).to(tl.int64) * TILES
-    logical += tl.program_id(2).to(tl.int64) * batch_logical
-    memory += tl.program_id(2).to(tl.int64) * batch_memory
+    across = tl.cdiv(column_tiles, TILES)
+    t = (tl.program_id(0) // across).to(tl.int64)
+    c = (tl.program_id(0) % across).to(tl.int64) * TILES
+    logical += tl.program_id(1).to(tl.int64) * batch_logical
+    memory += tl.program_id(1).to(tl.int64) * batch_memory
     row = t * tile_rows + tl.arange(0, 16)
     column = c + tl.arange(0, TILES)
     wide = (column < column_tiles)[None, :]
@@ -214,9 +216,13 @@ def quantize(
     TOP: tl.constexpr,  # the byte of a finite magnitude that carries out of the largest exponent
     BLOCKS: tl.constexpr,  # blocks of 32 elements of K in one program
 ):
-    row = tl.program_id(1).to(tl.int64) * 32 + tl.arange(0, 32)
-    block = tl.program_id(0).to(tl.int64) * BLOCKS + tl.arange(0, BLOCKS)
-    column = tl.program_id(0).to(tl.int64) * BLOCKS * 32 + tl.arange(0, BLOCKS * 32)
+    # One dimension of the grid: the others end at 65535 programs.
+    across = scale_columns // BLOCKS
+    t = (tl.program_id(0) // across).to(tl.int64)
+    b = (tl.program_id(0) % across).to(tl.int64) * BLOCKS
+    row = t * 32 + tl.arange(0, 32)
+    block = b + tl.arange(0, BLOCKS)
+    column = b * 32 + tl.arange(0, BLOCKS * 32)
     inside = (row < rows)[:, None] & (column < k)[None, :]
     values = tl.load(x + row[:, None] * row_step + column[None, :], mask=inside, other=0).to(tl.float32)
     even, odd = tl.split(tl.reshape(values, (32, BLOCKS, 16, 2)))
@@ -236,13 +242,13 @@ def quantize(
     code = tl.where((byte < 255)[:, :, None], code, 0x77)
     code |= (even.to(tl.uint32, bitcast=True) >> 28) & 0x08
     code |= (odd.to(tl.uint32, bitcast=True) >> 24) & 0x80
-    byte_column = tl.program_id(0).to(tl.int64) * BLOCKS * 16 + tl.arange(0, BLOCKS * 16)
+    byte_column = b * 16 + tl.arange(0, BLOCKS * 16)
     tl.store(
         packed + row[:, None] * packed_columns + byte_column[None, :],
         tl.reshape(code.to(tl.uint8), (32, BLOCKS * 16)),
         mask=(row < rows)[:, None] & (byte_column < packed_columns)[None, :],
     )
-    place = tl.program_id(1).to(tl.int64) * 32 * scale_columns + (row % 16 * 4 + row % 32 // 16)[:, None]
+    place = t * 32 * scale_columns + (row % 16 * 4 + row % 32 // 16)[:, None]
     place += (block // 8 * 256 + block % 4 * 64 + block % 8 // 4 * 2)[None, :]
     # Rows and blocks outside the tensor were loaded as zeros, whose scale byte is the pad value 0.
     tl.store(scales + place, byte.to(tl.uint8), mask=(block < scale_columns)[None, :] & (row >= 0)[:, None])

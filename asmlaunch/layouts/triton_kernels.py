@@ -52,7 +52,7 @@ def quantize_mxfp4_tiled(x: Any, carry: int, top: int, row_multiple: int) -> tup
     scales = torch.empty(padded, dtype=torch.uint8, device=x.device)
     if scales.numel():
         per_program = 8
-        grid = (padded[1] // per_program, padded[0] // 32)
+        grid = (padded[1] // per_program * (padded[0] // 32),)
         _triton_jit.quantize[grid](
             x, packed, scales, rows, k, x.stride(0), k // 2, padded[1], carry, top, per_program, num_warps=8
         )
@@ -119,7 +119,7 @@ def _run_exchange(layout: Layout, logical: Any, memory: Any, pad_value: int, inv
     gate_up = layout == SCALES_32X8_GATE_UP
     tiles = min(64, triton.next_power_of_2(columns // 8))
     words = logical.view(torch.int64)
-    grid = (triton.cdiv(columns // 8, tiles), padded_rows // 32, batch)
+    grid = (triton.cdiv(columns // 8, tiles) * (padded_rows // 32), batch)
     _triton_jit.exchange_bytes[grid](
         words,
         memory.view(torch.int32),
@@ -153,7 +153,7 @@ def _run_tiles(layout: Layout, logical: Any, memory: Any, pad_value: int, word: 
     order = tuple(flat.index(axis) for axis in layout.order)
     back = tuple(layout.order.index(axis) for axis in flat)
     words, target = logical.view(_UNSIGNED[word]), memory.view(_UNSIGNED[word])
-    grid = (triton.cdiv(columns // layout.tile[1], tiles), padded_rows // tile_rows, batch)
+    grid = (triton.cdiv(columns // layout.tile[1], tiles) * (padded_rows // tile_rows), batch)
     _triton_jit.permute_tiles[grid](
         words,
         target,

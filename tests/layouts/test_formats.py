@@ -17,7 +17,9 @@ from asmlaunch.layouts import (
     encode_e8m0,
     encode_fp4,
     pack_fp4,
+    pack_fp6,
     unpack_fp4,
+    unpack_fp6,
 )
 from asmlaunch.layouts.e8m0 import f32_rule
 from asmlaunch.layouts.formats import E2M1, E4M3FN
@@ -170,6 +172,24 @@ def test_large_arrays_are_packed_alike(size):
 def test_bad_input(call, message):
     with pytest.raises(LayoutError, match=message):
         call()
+
+
+def test_fp6_is_a_stream_of_six_bit_numbers():
+    codes = np.random.default_rng(0).integers(0, 64, (3, 40), dtype=np.uint8)
+    packed = pack_fp6(codes)
+    for row, out in zip(codes, packed, strict=True):
+        stream = sum(int(code) << 6 * i for i, code in enumerate(row))
+        assert out.tobytes() == stream.to_bytes(30, "little")
+    assert np.array_equal(unpack_fp6(packed), codes)
+    bad = [
+        lambda: pack_fp6(codes[:, :3]),
+        lambda: pack_fp6(codes * 1.0),
+        lambda: pack_fp6(codes + 64),
+        lambda: unpack_fp6(packed[:, :4]),
+    ]
+    for call in bad:
+        with pytest.raises(LayoutError, match="FP6"):
+            call()
 
 
 def test_e8m0_values():

@@ -161,6 +161,16 @@ def test_results_in_given_memory():
             SCALES_32X8.apply(x, out=bad)
 
 
+def test_more_than_two_to_the_31_elements():
+    shape = (1 << 26, 100)
+    for index in ((0, 99), ((1 << 26) - 1, 99), (12345678, 57)):
+        address = SCALES_32X8.address(index, shape)
+        assert address == scale_address(*index, 104)
+        assert SCALES_32X8.element(address, shape) == index
+    rows = np.array([(1 << 26) - 1], np.int32)
+    assert SCALES_32X8.address((rows, np.int32(7)), shape).tolist() == [scale_address((1 << 26) - 1, 7, 104)]
+
+
 def test_small_index_types_do_not_overflow():
     index = (np.array([255], np.uint8), np.array([7], np.uint8))
     assert SCALES_32X8.address(index, (256, 64)).tolist() == [scale_address(255, 7, 64)]
