@@ -122,6 +122,9 @@ UNKNOWN = {
     "pointer through memory": (
         "v_mov_b32 v0, s0\nds_write_b32 v9, v0\nds_read_b32 v1, v9\nv_readfirstlane_b32 s8, v1\ns_mov_b32 s9, s1\n"
         "s_load_dword s4, s[8:9], 0"),
+    "to LDS": "v_mov_b32 v0, 0\nglobal_load_lds_dword v0, s[0:1]",
+    "buffer to LDS": "s_mov_b64 s[8:9], s[0:1]\nbuffer_load_dword off, s[8:11], 0 lds",
+    "atomic": "v_mov_b32 v0, 0\nglobal_atomic_add v0, v1, s[0:1]",
     "before the segment": "s_add_u32 s0, s0, -64\ns_addc_u32 s1, s1, -1\ns_load_dword s4, s[0:1], 0",
 }  # fmt: skip
 
@@ -132,6 +135,11 @@ def test_loads_at_unknown_offsets_are_reported(name: str) -> None:
     assert [load.text.split()[0] for load in result.unknown]
     assert not result.complete
     assert result.status(0x40, 4) is Status.UNKNOWN
+
+
+def test_a_store_into_the_segment_loads_nothing() -> None:
+    result = analysed("v_mov_b32 v0, 0\nglobal_store_dword v0, v1, s[0:1]\ns_endpgm")
+    assert (result.loads, result.complete) == ((), True)
 
 
 def test_a_jump_through_a_register_leaves_the_rest_unknown() -> None:

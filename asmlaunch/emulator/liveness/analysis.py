@@ -4,6 +4,9 @@ A register's provenance is a bit mask over kernarg bytes. It is exact about regi
 LDS, scratch and global memory are one cell each, a write under a partial EXEC mask keeps the old provenance, and
 relative indexing reaches every register it could. Dependence through control alone is not followed: the value that
 decides is reported as used by a branch.
+
+Two things are not seen: the kernarg address in the dispatch packet, if code took it from there, and which part of a
+dword a shift or mask leaves (fields that share a dword are used together).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.emulator.liveness import graph, values
 from asmlaunch.emulator.liveness.effects import Address, Effect, Known, Source, Use
-from asmlaunch.emulator.liveness.registers import EXEC, LAST_SGPR, M0, SCC, bits, file_from
+from asmlaunch.emulator.liveness.registers import EXEC, LAST_SGPR, M0, MEMORY, SCC, bits, file_from
 from asmlaunch.emulator.liveness.values import HIGH, ONES, High, Low, Value
 from asmlaunch.errors import TargetError
 
@@ -256,6 +259,9 @@ class _Worker:
             mask = _any(masks, registers)
             if mask & ~POINTER:
                 found.append(Sink(address, effect.text, use, mask))
+            if use is Use.ADDRESS and mask & POINTER and effect.load is None and MEMORY in effect.reads:
+                # Read by something other than a load into registers: to LDS, or by an atomic.
+                self.loads[address] = Load(address, effect.text, None, 0)
         if found:
             self.sinks[address] = found
         self._modes(state, effect)
