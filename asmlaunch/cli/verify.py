@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Iterator
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from asmlaunch.cli.output import console, errors, print_json
+from asmlaunch.errors import KernelNotFoundError
 from asmlaunch.kernels import choose_object, find_objects
 from asmlaunch.module import Kernel, load
-from asmlaunch.validate import a4w4 as problems
-from asmlaunch.validate.a4w4 import Case
+from asmlaunch.validate.problems import DEFINITIONS, Case, Definition, f4gemm
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,10 +26,16 @@ app = typer.Typer(
 
 DEFAULT_KERNEL = "BpreShuffle_256x256"
 
+_Job = tuple[Definition, Kernel, Case]
 
-@app.callback()
-def verify() -> None:
-    """Keeps ``a4w4`` a subcommand: typer folds a group of one into its parent otherwise."""
+_Folder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of .co files. Default: $ASMLAUNCH_KERNEL_PATH, else the amd-aiter wheel."),
+]
+_Device = Annotated[
+    str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print a list of results as JSON.")]
 
 
 @app.command("a4w4")
@@ -43,104 +50,178 @@ def a4w4(
         int, typer.Option(min=0, help="Split each sum in about 2^this parts that run as workgroups of their own.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the random operands.")] = 0,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of .co files. Default: $ASMLAUNCH_KERNEL_PATH, else the amd-aiter wheel."
-        ),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list of results as JSON.")] = False,
+    kernels: _Folder = None,
+    device: _Device = None,
+    as_json: _AsJson = False,
 ) -> None:
     """Verify MI350 matrix multiplications with 4-bit operands: D = A x B^T, A and B in MXFP4, D in bf16.
 
     Without sizes each kernel runs twice: one tile at K=512, and 2x2 tiles at K=256. The exit status is 1 when a
     result is outside its bound.
     """
-    objects = find_objects("f4gemm_*.co", kernels)
+    definition = f4gemm.DEFINITION
+    objects = find_objects(definition.files, kernels)
     chosen = objects if kernel == "all" else [choose_object(objects, kernel)]
-    jobs = [
-        (loaded, case)
-        for loaded in (load(path, device).kernel for path in chosen)
-        for case in _cases(loaded, m, n, k, split_k, seed)
-    ]
-    rows = list(_run(jobs))
+    jobs = []
+    for one in (load(path, device).kernel for path in chosen):
+        parameters = definition.parameters(one.info)
+        rows, columns = parameters["tile_m"], parameters["tile_n"]
+        if (m, n, k) != (None, None, None) or split_k:
+            cases = [f4gemm.Sizes(m or rows, n or columns, k or 512 << split_k, split_k, seed=seed)]
+        else:
+            cases = [
+                f4gemm.Sizes(rows, columns, 512, seed=seed),
+                f4gemm.Sizes(2 * rows, 2 * columns, 256, seed=seed),
+            ]
+        jobs += [(definition, one, case) for case in cases]
+    _verify("a4w4", "m x n x k", _product, jobs, as_json)
+
+
+def _product(case: Any) -> str:
+    return f"{case.m}x{case.n}x{case.k}" + (f"/{1 << case.split_k}" if case.split_k else "")
+
+
+def _of_family(definition: Definition) -> Callable[..., None]:
+    """The command that verifies kernels of one family."""
+
+    def family(
+        kernel: Annotated[
+            str | None,
+            typer.Option(help="Part of the path of kernel files; 'all' runs every one. Default: the first by name."),
+        ] = None,
+        problem: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="SIZES",
+                help="As in 'm=33, k=512', on top of the first standard problem; can be repeated. "
+                "Default: all standard problems.",
+            ),
+        ] = None,
+        seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
+        check: Annotated[bool, typer.Option(help="Refuse problems outside the kernel's domain.")] = True,
+        checks: Annotated[
+            str | None, typer.Option(help="The emulator's checks: all, or names such as races,waits.")
+        ] = None,
+        schedule: Annotated[
+            str | None, typer.Option(help="How the emulator's waves take turns: barrier or lockstep.")
+        ] = None,
+        kernels: _Folder = None,
+        device: _Device = None,
+        as_json: _AsJson = False,
+    ) -> None:
+        jobs = []
+        for path in _chosen(find_objects(definition.files, kernels), kernel):
+            one = load(path, device).kernel
+            cases = definition.cases(definition.parameters(one.info))
+            if problem:
+                cases = [cases[0].changed(text) for text in problem]
+            jobs += [(definition, one, dataclasses.replace(case, seed=seed or case.seed)) for case in cases]
+        options = {name: value for name, value in (("checks", checks), ("schedule", schedule)) if value is not None}
+        _verify(definition.name, "problem", lambda case: case.short(), jobs, as_json, check, options)
+
+    about = inspect.getdoc(definition.case) or ""
+    # Markdown wants its lists marked.
+    sizes = re.sub(r"\n    (?=\w[\w, ]*: )", "\n* ", about.replace("Attributes:", "Sizes:\n"))
+    family.__doc__ = f"Verify {definition.family.title}.\n\n{sizes}"
+    return family
+
+
+for _definition in DEFINITIONS.values():
+    app.command(_definition.name)(_of_family(_definition))
+
+
+def _chosen(objects: list[Path], name: str | None) -> list[Path]:
+    """The objects whose path contains ``name``.
+
+    Raises:
+        KernelNotFoundError: none does; the message lists the names there are.
+    """
+    if name is None or name == "all":
+        return objects if name else objects[:1]
+    found = [path for path in objects if name in path.as_posix()]
+    if not found:
+        raise KernelNotFoundError("kernel", got=repr(name), need=f"one of {', '.join(path.stem for path in objects)}")
+    return found
+
+
+def _verify(
+    title: str,
+    sizes: str,
+    label: Callable[[Any], str],
+    jobs: Sequence[_Job],
+    as_json: bool,
+    check: bool = True,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Run the jobs, print a table or JSON; ``label`` writes a case in the column ``sizes``.
+
+    The exit status is 1 when a result is outside its bound.
+    """
+    rows = []
+    for (definition, kernel, case), row in zip(jobs, _run(jobs, check, options or {}), strict=True):
+        rows.append({"label": label(case), "short": _short(definition, kernel), **row})
     if as_json:
-        print_json(rows)
+        print_json([{name: row[name] for name in row if name not in ("label", "short")} for row in rows])
     else:
-        _print_table(rows)
+        _print_table(title, sizes, rows, bool(options))
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
 
 
-def _cases(kernel: Kernel, m: int | None, n: int | None, k: int | None, split_k: int, seed: int) -> list[Case]:
-    """The problem of the sizes given; without any, one tile at K=512 and 2x2 tiles at K=256."""
-    rows, columns = problems.tile(kernel.info)
-    if (m, n, k) != (None, None, None) or split_k:
-        return [Case(m or rows, n or columns, k or 512 << split_k, split_k, seed)]
-    return [Case(rows, columns, 512, 0, seed), Case(2 * rows, 2 * columns, 256, 0, seed)]
-
-
-def _run(jobs: list[tuple[Kernel, Case]]) -> Iterator[dict[str, Any]]:
+def _run(jobs: Sequence[_Job], check: bool, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One row of results a job, with a progress bar on standard error while it is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("", total=len(jobs))
-        for kernel, case in jobs:
-            progress.update(task, description=_short(kernel.code_object.path))
-            yield _verify(kernel, case)
+        for definition, kernel, case in jobs:
+            progress.update(task, description=_short(definition, kernel))
+            outcome = definition.run(kernel, case, check=check, **options)
+            yield {"kernel": kernel.name, "file": str(kernel.code_object.path), **outcome.as_dict()}
             progress.advance(task)
 
 
-def _verify(kernel: Kernel, case: Case) -> dict[str, Any]:
-    """Build, launch, compare; seconds is the launch alone, preparation of the kernel included."""
-    problem = problems.build(kernel.info, case)
-    start = time.perf_counter()
-    result = kernel.launch(problem.arguments)
-    seconds = time.perf_counter() - start
-    comparison = problem.compare()
-    return {
-        "kernel": kernel.name,
-        "file": str(kernel.code_object.path),
-        "device": result.device,
-        **dataclasses.asdict(case),
-        **comparison.as_dict(),
-        "findings": [str(finding) for finding in result.findings],
-        "seconds": seconds,
-    }
+def _short(definition: Definition, kernel: Kernel) -> str:
+    """What tells the kernels of a family apart: the file name without what all of the family's begin with."""
+    stem = Path(kernel.code_object.path or "kernel").stem
+    return stem.removeprefix("f4gemm_bf16_per1x32Fp4_") if definition is f4gemm.DEFINITION else stem
 
 
-def _short(path: Path | str | None) -> str:
-    """What tells the kernels of the family apart: the end of the file name."""
-    return Path(path or "kernel").stem.removeprefix("f4gemm_bf16_per1x32Fp4_")
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
+def _print_table(title: str, sizes: str, rows: list[dict[str, Any]], with_findings: bool) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("kernel", "m x n x k", "equal", "max abs", "max rel", "seconds", ""):
-        table.add_column(column, justify="left" if column in ("kernel", "") else "right", no_wrap=True)
+    for column in ("kernel", sizes, "equal", "max abs", "max rel", "seconds", ""):
+        left = column in ("kernel", "problem", "")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "problem")
     for row in rows:
-        split = f"/{1 << row['split_k']}" if row["split_k"] else ""
         table.add_row(
-            _short(row["file"]),
-            f"{row['m']}x{row['n']}x{row['k']}{split}",
+            row["short"],
+            row["label"],
             f"{row['equal_fraction']:.3%}",
             f"{row['max_abs_error']:.1e}",
             f"{row['max_rel_error']:.1e}",
             f"{row['seconds']:.3f}",
             "[green]passed[/]" if row["passed"] else "[bold red]FAILED[/]",
         )
-    console.print(f"a4w4 on {rows[0]['device']}, every element compared with float64\n", highlight=False)
+    console.print(f"{title} on {rows[0]['device']}, every element compared with float64\n", highlight=False)
     console.print(table)
     console.print()
     for row in rows:
-        if not row["passed"]:
-            console.print(
-                f"[red]{row['kernel']}[/]: {row['beyond']} of {row['elements']} elements beyond the bound, worst at "
-                f"{row['worst']}: {row['worst_result']:.6g} for {row['worst_reference']:.6g}",
-                highlight=False,
-            )
+        for text in _reasons(row) + (row["findings"] if with_findings else []):
+            console.print(f"[red]{row['short']}[/]: ", end="")
+            console.print(text, highlight=False, markup=False)
     passed = sum(row["passed"] for row in rows)
-    elements = sum(row["elements"] for row in rows)
+    elements = sum(output["elements"] for row in rows for output in row["outputs"].values())
     console.print(f"{passed} of {len(rows)} runs passed, {elements:,} elements compared")
+
+
+def _reasons(row: Mapping[str, Any]) -> list[str]:
+    """Why a run failed, one line an output."""
+    found = []
+    for name, output in row["outputs"].items():
+        if not output["passed"]:
+            found.append(
+                f"{name}: {output['beyond']} of {output['elements']} elements beyond the bound, worst at "
+                f"{output['worst']}: {output['worst_result']:.6g} for {output['worst_reference']:.6g}; "
+                f"{output['equal_fraction']:.3%} equal"
+            )
+        if row["spilled"][name]:
+            found.append(f"{name}: {row['spilled'][name]} elements outside of it were written")
+    return found

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +91,11 @@ def build(kernel: KernelInfo, case: Case) -> Problem:
     Raises:
         KernelNotFoundError: a kernel that is not of the f4gemm family. LayoutError: a K that is not even.
     """
-    parameters = _parameters(kernel)
+    return make(_parameters(kernel), case)
+
+
+def make(parameters: Mapping[str, Any], case: Case) -> Problem:
+    """:func:`build` for a kernel of these parameters (``shuffle``, ``tile_m``, ``tile_n``)."""
     random = np.random.default_rng(case.seed)
     a, scale_a = layouts.quantize_mxfp4(random.standard_normal((case.m, case.k), np.float32))
     b, scale_b = layouts.quantize_mxfp4(random.standard_normal((case.n, case.k), np.float32))

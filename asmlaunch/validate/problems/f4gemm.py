@@ -1,0 +1,70 @@
+"""f4gemm: the A4W4 problems of ``validate.a4w4``, with the sizes at which its kernels differ."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from asmlaunch.abi.families.base import round_up
+from asmlaunch.abi.families.f4gemm import FAMILY, masks_columns, splits_k
+from asmlaunch.validate import a4w4
+from asmlaunch.validate.compare import BF16_GEMM
+from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
+
+
+@dataclass(frozen=True)
+class Sizes(Case):
+    """``D[m, n] = A[m, k] x B[n, k]^T``.
+
+    Attributes:
+        m, n, k: sizes.
+        split_k: log2 of the parts of K.
+        pad: columns of D between its rows.
+    """
+
+    m: int
+    n: int
+    k: int
+    split_k: int = 0
+    pad: int = 0
+
+
+def sizes(case: Sizes, _: Parameters) -> Mapping[str, Any]:
+    """The scalar arguments."""
+    columns = round_up(-(-case.k // 32), 8)
+    return {
+        "M": case.m, "N": case.n, "K": case.k, "log2_k_split": case.split_k, "stride_C0": case.n + case.pad,
+        "stride_A0": case.k, "stride_B0": case.k, "stride_ScaleA0": columns, "stride_ScaleB0": columns,
+    }  # fmt: skip
+
+
+def build(case: Sizes, p: Parameters) -> Problem:
+    """Operands, arguments and reference."""
+    made = a4w4.make(p, a4w4.Case(case.m, case.n, case.k, case.split_k, case.seed))
+    # A kernel without a row mask may write the rest of its last tile.
+    rows = case.m if p["shuffle"] == "BpreShuffle" else round_up(case.m, p["tile_m"])
+    d = Canvas(rows, case.n, np.uint16, more_rows=p["tile_m"], more_columns=case.pad)
+    if case.split_k:
+        d.zeroed()
+    bound = a4w4.SPLIT_K_BOUND if case.split_k else BF16_GEMM
+    output = Output("D", d.inside[: case.m], made.reference, bound, d)
+    return Problem(({**made.arguments, "D": d.whole},), (output,))
+
+
+def cases(p: Parameters) -> Sequence[Sizes]:
+    """A partial tile along M, N and K with D's rows apart; one row and one step; the least K; the splits of K."""
+    rows, columns = p["tile_m"], p["tile_n"]
+    masked = masks_columns(p["shuffle"], rows, columns)
+    step = 64 if p["shuffle"] == "BpreShuffle" else 32  # elements of K in a block of shuffled weights, or of one scale
+    first = Sizes(m=rows + 7, n=columns + 32 if masked else 2 * columns, k=384 + step, pad=32)
+    found = [first, Sizes(m=1, n=32 if masked else columns, k=256), Sizes(m=rows - 1, n=columns, k=step)]
+    if splits_k(p["shuffle"], rows, columns):
+        found += [dataclasses.replace(first, k=1024, split_k=1), Sizes(m=rows, n=columns, k=1792, split_k=3)]
+    return found
+
+
+DEFINITION = Definition(FAMILY, "f4gemm_*.co", Sizes, sizes, build, cases)

@@ -1,0 +1,130 @@
+"""Every family's kernels, executed and compared: one small problem of a sample, and the machinery around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import asmlaunch
+from asmlaunch.devices.emulator import EmulatorDevice
+from asmlaunch.errors import ArgumentError, DomainError, KernelNotFoundError, LaunchError
+from asmlaunch.validate.problems import DEFINITIONS, definition_of, get
+from asmlaunch.validate.problems.base import Canvas, Outcome
+from asmlaunch.validate.problems.topksoftmax import Sizes
+
+#: One kernel a family and one problem each; what is left is for the sweep.
+SAMPLE = [
+    ("f4gemm", "gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128.co", 0),
+    ("topksoftmax", "gfx942/topksoftmax/topksoftmax_4x128x6.co", 2),
+    ("layer_norm", "gfx942/layer_norm_qnt.co", 0),
+    ("all_reduce", "gfx942/all_reduce.co", 0),
+    ("all_reduce_norm", "gfx942/allreduce_rmsnorm_qnt_N8192.co", 1),
+]
+
+
+def run(path: Path, case: str | int = 0, check: bool = True, **options: object) -> Outcome:
+    """A problem by number, or the first one with changes."""
+    kernel = asmlaunch.load(path, device="emulator").kernel
+    definition = definition_of(kernel.info)
+    assert definition is not None
+    cases = definition.cases(definition.parameters(kernel.info))
+    return definition.run(
+        kernel, cases[case] if isinstance(case, int) else cases[0].changed(case), check=check, **options
+    )
+
+
+@pytest.mark.parametrize(("family", "file", "case"), SAMPLE, ids=[file.split("/")[-1] for _, file, _ in SAMPLE])
+def test_a_kernel_of_each_family(aiter_kernels: Path, family: str, file: str, case: int) -> None:
+    outcome = run(aiter_kernels / file, case)
+    assert outcome.passed, {name: str(one) for name, one in outcome.comparisons.items()}
+    row = outcome.as_dict()
+    assert row["passed"]
+    assert row["instructions"] > 1000
+    assert set(row["outputs"]) == set(row["spilled"]) == set(outcome.comparisons)
+
+
+class TestSoftmax:
+    """The machinery on kernels that compile fast."""
+
+    @pytest.fixture
+    def path(self, aiter_kernels: Path) -> Path:
+        return aiter_kernels / "gfx942" / "topksoftmax" / "topksoftmax_4x128x6.co"
+
+    @pytest.mark.parametrize("case", range(6))
+    def test_the_standard_problems(self, path: Path, case: int) -> None:
+        assert run(path, case).passed
+
+    def test_rows_beyond_exp_fail(self, path: Path) -> None:
+        """No maximum is subtracted, so the sum of the exponentials overflows or vanishes."""
+        assert run(path, "shift=76").passed
+        for shift in ("shift=100", "shift=-100"):
+            outcome = run(path, shift)
+            assert not outcome.passed
+            assert outcome.comparisons["W"].non_finite
+
+    def test_a_problem_outside_the_domain(self, path: Path) -> None:
+        with pytest.raises(DomainError, match=r"batch for .*got 0, need at least 1"):
+            run(path, "batch=0")
+
+    @pytest.mark.parametrize("text", ["rows=3", "batch", "batch=", "batch=many"])
+    def test_a_problem_that_is_none(self, path: Path, text: str) -> None:
+        with pytest.raises(ArgumentError, match=r"need some of batch=9, levels=128.*seed=0"):
+            run(path, text)
+
+    def test_sizes_nobody_can_hold(self, path: Path) -> None:
+        with pytest.raises(ArgumentError, match="batch of a problem: got 99999999999"):
+            run(path, "batch=99999999999")
+        with pytest.raises(ArgumentError, match="sizes that operands can be made of"):
+            run(path, "pad=-9", check=False)
+
+    def test_written_back_as_text(self) -> None:
+        case = Sizes(batch=3, levels=7, shift=-2, seed=5)
+        assert Sizes(batch=1, levels=1).changed(str(case)) == case
+        assert case.short() == "batch=3, levels=7, shift=-2, seed=5"
+
+    def test_launch_options_reach_the_device(self, path: Path) -> None:
+        assert run(path, checks="all", schedule="lockstep").passed
+        with pytest.raises(LaunchError, match="launch option"):
+            run(path, colour="red")
+
+
+def test_a_wrong_result_is_seen(aiter_kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One element changed after the launch, and one next to the result."""
+    path = aiter_kernels / "gfx942" / "topksoftmax" / "topksoftmax_4x128x6.co"
+    launch = EmulatorDevice.launch
+
+    def spoiled(at: tuple[int, int]):
+        def spoil(self, *args, buffers, **options):
+            result = launch(self, *args, buffers=buffers, **options)
+            next(buffer.owner for buffer in buffers if buffer.name == "ptr_T")[at] += 1
+            return result
+
+        return spoil
+
+    for at, compared, spilled in (((0, 0), False, 0), ((0, 6), True, 1), ((9, 0), True, 1)):
+        monkeypatch.setattr(EmulatorDevice, "launch", spoiled(at))
+        outcome = run(path)
+        assert not outcome.passed
+        assert outcome.worst == "T"
+        assert outcome.comparisons["T"].passed is compared
+        assert outcome.spilled["T"] == spilled
+
+
+def test_a_canvas_sees_what_is_written_around_it() -> None:
+    canvas = Canvas(2, 3, np.uint16, more_rows=1, more_columns=1)
+    before = canvas.whole.copy()
+    canvas.inside[...] = 7
+    assert canvas.spilled(before) == 0
+    canvas.whole[2, 0] = canvas.whole[0, 3] = 7
+    assert canvas.spilled(before) == 2
+
+
+def test_unknown_families_and_kernels(aiter_kernels: Path) -> None:
+    with pytest.raises(KernelNotFoundError, match=r"'conv'.*f4gemm, bf16gemm"):
+        get("conv")
+    assert get("f4gemm") is DEFINITIONS["f4gemm"]
+    softmax = asmlaunch.load(aiter_kernels / "gfx942/topksoftmax/topksoftmax_4x128x6.co", device="emulator").kernel
+    with pytest.raises(KernelNotFoundError, match="a kernel of flatmm"):
+        get("flatmm").parameters(softmax.info)
