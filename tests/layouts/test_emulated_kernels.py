@@ -13,6 +13,8 @@ from asmlaunch.kernels import aiter_folder, find_objects
 from asmlaunch.layouts import Layout
 from asmlaunch.validate import a4w4
 
+SMALL = "gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128.co"
+
 TILE_TRANSPOSED = Layout("(t rh l) (c kh k) -> t c kh k rh l", layouts.SCALES_32X8.sizes)
 
 NEAR_MISSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -22,6 +24,19 @@ NEAR_MISSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "128x4": layouts.SCALES_128X4.apply,
     "none": lambda s: s.copy(),
 }
+
+
+def test_tensors_that_carry_their_layout_are_arguments_as_they_are():
+    kernel = asmlaunch.load(aiter_folder() / SMALL, device="emulator").kernel
+    problem = a4w4.build(kernel.info, a4w4.Case(m=32, n=128, k=256))
+    arguments = {
+        **problem.arguments,
+        "B": layouts.tile(problem.b, "weights_16x16", element="e2m1"),
+        "ScaleA": layouts.tile(problem.scale_a, "scales_32x8", element="e8m0", rounding="RoundUp"),
+        "ScaleB": layouts.tile(problem.scale_b, "scales_32x8", element="e8m0", rounding="RoundUp"),
+    }
+    kernel.launch(arguments)
+    assert problem.compare().passed
 
 
 def _swap(scales: np.ndarray, split: tuple[int, ...], axis: int) -> np.ndarray:
