@@ -292,7 +292,7 @@ def test_domains(aiter_kernels: Path, path: str, given: dict[str, Any], says: st
         ("gfx942/mla/mla_a8w8_qh16_qseqlen2_gqaratio16_ps", {"work_lists": 80}),
         (
             "gfx942/fmoe/silu/fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_32x256",
-            {"dim": 1024, "inter_dim": 512, "blocks": 7, "O": np.zeros(1)},
+            {"dim": 1024, "inter_dim": 512, "blocks": 7, "O": np.zeros(1024)},
         ),
         (
             "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2",
@@ -311,6 +311,68 @@ def test_buffers_of_the_wrong_size(aiter_kernels: Path) -> None:
     quantised = get(aiter_kernels, "gfx942/layer_norm_qnt")
     with pytest.raises(ArgumentError, match="array ptr_Out: got 16383 bytes, need 16384"):
         check(quantised, M=2, N=8192, Out=np.zeros(16383, np.int8))
+
+
+def test_sizes_of_attention_tensors(aiter_kernels: Path) -> None:
+    """[B, S, H, D] in bf16: the bytes needed are those of the packed tensor, in either order of heads and rows."""
+    batch, rows, keys, heads, key_heads, size = 2, 40, 50, 8, 2, 128
+    kernel = get(aiter_kernels, "gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_rtna")
+    strides = {"s_Seqs": heads * size * 2, "s_Hs": size * 2, "s_Bs": rows * heads * size * 2}
+    strides |= {f"s_o_{name[2:]}": value for name, value in strides.items()}
+    for of in ("k", "v"):
+        strides |= {
+            f"s_{of}_Seqs": key_heads * size * 2,
+            f"s_{of}_Hs": size * 2,
+            f"s_{of}_Bs": keys * key_heads * size * 2,
+        }
+    given = {**strides, "s_seq_len": rows, "s_kv_seq_len": keys, "nhead_q": heads, "s_gqa": 4, "batch": batch}
+    arrays = {
+        "q": np.zeros((batch, rows, heads, size), np.uint16),
+        "k": np.zeros((batch, keys, key_heads, size), np.uint16),
+    }
+    arrays |= {"o": np.zeros_like(arrays["q"]), "v": np.zeros_like(arrays["k"])}
+    check(kernel, **given, **arrays)
+    for name, array in arrays.items():
+        with pytest.raises(ArgumentError, match=f"array ptr_{name}: got {array.nbytes - 2} bytes, need {array.nbytes}"):
+            check(kernel, **given, **{**arrays, name: array.reshape(-1)[:-1]})
+    lse = np.zeros(batch * heads * rows, np.float32)
+    check(kernel, **given, s_lse=1, s_lse_Hs=4 * rows, LSE=lse)
+    with pytest.raises(ArgumentError, match="ptr_lse"):
+        check(kernel, **given, s_lse=1, s_lse_Hs=4 * rows, LSE=lse[:-1])
+
+
+def test_sizes_of_backward_tensors(aiter_kernels: Path) -> None:
+    batch, rows, keys, heads, key_heads, size = 2, 40, 50, 4, 2, 64
+    kernel = get(aiter_kernels, "gfx942/fmha_v3_bwd/bwd_hd64_bf16_a32_rtna_pssk")
+    counts = {"q": (rows, heads), "do": (rows, heads), "k": (keys, key_heads), "v": (keys, key_heads)}
+    counts |= {"dk": (keys, heads), "dv": (keys, heads)}
+    given: dict[str, Any] = {"seqlen_q": rows, "seqlen_k": keys, "nhead_q": heads, "ratio": 2, "batch": batch}
+    arrays: dict[str, Any] = {"dq": np.zeros(batch * heads * rows * size, np.float32)}
+    arrays |= {name: np.zeros(batch * heads * rows, np.float32) for name in ("lse", "d")}
+    for of, (count, head_count) in counts.items():
+        given |= {f"Seqs_{of}": 2 * size, f"Hs_{of}": 2 * size * count, f"BAs_{of}": 2 * size * count * head_count}
+        arrays[of] = np.zeros(batch * head_count * count * size, np.uint16)
+    check(kernel, **given, **arrays)
+    for name in (*counts, "lse", "d"):
+        with pytest.raises(ArgumentError, match=f"array ptr_{name}: got"):
+            check(kernel, **given, **{**arrays, name: arrays[name][:-1]})
+
+
+def test_sizes_of_sorted_rows(aiter_kernels: Path) -> None:
+    kernel = get(aiter_kernels, "gfx942/fmoe/silu/fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_32x256")
+    given = {"dim": 1024, "inter_dim": 512, "token_cnt": 5, "Os": 2048, "SEP": np.zeros(3, np.int32)}
+    good: dict[str, Any] = {
+        "O": np.zeros((5, 1024), np.uint16),
+        "STP": np.zeros(96, np.int32),
+        "SW": np.zeros(96, np.float32),
+    }
+    check(kernel, **given, **good)
+    for name in good:
+        with pytest.raises(ArgumentError, match=f"array ptr_{name}: got"):
+            check(kernel, **given, **{**good, name: good[name].reshape(-1)[:-1]})
+    stage = get(aiter_kernels, "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2")
+    with pytest.raises(ArgumentError, match="array ptr_STP: got 12 bytes, need 192"):
+        check(stage, dim=1024, hidden_dim=512, SEP=np.zeros(3, np.int32), STP=np.zeros(3, np.int32))
 
 
 def test_a_batch_size_is_read_off_the_arrays_or_asked_for(aiter_kernels: Path) -> None:

@@ -242,6 +242,11 @@ def rows_nbytes(rows: int, stride_bytes: int, row_bytes: int) -> int:
     return (rows - 1) * stride_bytes + row_bytes if rows > 0 else 0
 
 
+def strided_nbytes(inner: int, *axes: tuple[int, int]) -> int:
+    """Bytes of a tensor: ``inner`` of its innermost dimension, and (extent, stride in bytes) of each of the others."""
+    return inner + sum((extent - 1) * stride for extent, stride in axes) if all(n > 0 for n, _ in axes) else 0
+
+
 def ptr(name: str, role: str, layout: str = "", meta: str = "", live: bool = True, **more: Any) -> Field:
     """A pointer; ``ptr_X`` can also be given as ``X``. One that is not live defaults to null."""
     if name.startswith("ptr_"):

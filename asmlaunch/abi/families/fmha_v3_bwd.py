@@ -12,7 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from asmlaunch.abi.families.base import Dim3, Family, Known, Require, Variant, ceil_div, f32, num, ptr, slots, words
+from asmlaunch.abi.families.base import (
+    Dim3,
+    Family,
+    Known,
+    Require,
+    Variant,
+    ceil_div,
+    f32,
+    num,
+    ptr,
+    slots,
+    strided_nbytes,
+    words,
+)
 from asmlaunch.abi.schema import Field, Symbol, extent
 from asmlaunch.codeobject import KernelInfo
 
@@ -79,6 +92,42 @@ def _derived(kernel: KernelInfo, stated: Mapping[str, Any]) -> dict[str, Any]:
 def plain_tail(parts: frozenset[str]) -> str:
     """The part of a name that says what may be ragged, ``psskddv``: sequence of Q, of K, head size."""
     return next((part for part in parts if part.startswith("p")), "")
+
+
+def _heads_of(p: Any) -> tuple[int, int]:
+    """Head size of Q and K, and of V."""
+    if p.head == "192_hd128":
+        return 192, 128
+    size = p.get("head_dim") or p.head
+    return size, size
+
+
+def _tensor(of: str, rows: str, *, value: bool = False, per_key_head: bool = False) -> Callable[[Any], int]:
+    """Bytes of a 16-bit tensor by its strides."""
+
+    def nbytes(p: Any) -> int:
+        heads = max(p.nhead_q // p.ratio, 1) if per_key_head else p.nhead_q
+        axes = zip((getattr(p, rows), heads, p.batch), (f"{part}_{of}" for part in ("Seqs", "Hs", "BAs")), strict=True)
+        return strided_nbytes(2 * _heads_of(p)[value], *((count, getattr(p, name)) for count, name in axes))
+
+    return nbytes
+
+
+def _row_nbytes(p: Any) -> int:
+    return int(4 * p.batch * p.nhead_q * p.seqlen_q)
+
+
+#: Sizes of the buffers where every sequence has one length and every tensor its strides.
+_BATCH_SIZES: dict[str, dict[str, Any]] = {
+    "ptr_q": {"nbytes": _tensor("q", "seqlen_q")},
+    "ptr_k": {"nbytes": _tensor("k", "seqlen_k", per_key_head=True)},
+    "ptr_v": {"nbytes": _tensor("v", "seqlen_k", value=True, per_key_head=True)},
+    "ptr_do": {"nbytes": _tensor("do", "seqlen_q", value=True)},
+    "ptr_dk": {"nbytes": _tensor("dk", "seqlen_k")},
+    "ptr_dv": {"nbytes": _tensor("dv", "seqlen_k", value=True)},
+    "ptr_lse": {"nbytes": _row_nbytes},
+    "ptr_d": {"nbytes": _row_nbytes},
+}
 
 
 def _grid(p: Any) -> Dim3:
@@ -158,7 +207,7 @@ RAGGED = Family(
         num("mask_y", "window to the left, plus 1", type="i32"),
         pitch=8,
     ),
-    variants=(Variant("_hd64_", {"head_dim": {"live": False, "default": 0}}),),
+    variants=(Variant("_hd64_", {"head_dim": {"live": False, "default": 0}}), Variant("", _BATCH_SIZES)),
     symbols=(Symbol("batch", "sequences"),),
     grid=_grid,
     zero=lambda _: _ZERO_DQ,

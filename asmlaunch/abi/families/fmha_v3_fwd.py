@@ -7,10 +7,22 @@ Source: the objects' metadata; what is live and the domain by executing their ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from asmlaunch.abi.families.base import Dim3, Family, Require, Variant, ceil_div, f32, num, ptr, slots, words
+from asmlaunch.abi.families.base import (
+    Dim3,
+    Family,
+    Require,
+    Variant,
+    ceil_div,
+    f32,
+    num,
+    ptr,
+    slots,
+    strided_nbytes,
+    words,
+)
 from asmlaunch.abi.schema import Field, Symbol, extent
 from asmlaunch.codeobject import KernelInfo
 
@@ -22,6 +34,30 @@ _TILE_Q = {("gfx942", "128"): 256, ("gfx950", "128"): 256, ("gfx950", "192_hd128
 
 def _stride(name: str, meta: str, of: str) -> Field:
     return num(name, f"{of} stride", "bytes", meta)
+
+
+def _tensor(of: str, head: Callable[[Any], int], rows: str, heads: Callable[[Any], int]) -> Callable[[Any], int]:
+    """Bytes of Q, K, V or O in a batch; in groups the rows are in arrays on the device."""
+
+    def nbytes(p: Any) -> int:
+        if p.group:
+            return 0
+        strides = (getattr(p, f"s_{of}{part}") for part in ("Seqs", "Hs", "Bs"))
+        return strided_nbytes(2 * head(p), *zip((getattr(p, rows), heads(p), p.batch), strides, strict=True))
+
+    return nbytes
+
+
+def _lse_nbytes(p: Any) -> int:
+    return strided_nbytes(4 * p.s_seq_len, (p.batch * p.s_q_head_num, p.s_lse_Hs)) if p.s_lse and not p.group else 0
+
+
+def _key_heads(p: Any) -> int:
+    return max(p.s_q_head_num // p.s_gqa, 1) if p.s_gqa else 1
+
+
+def _qk_head(p: Any) -> int:
+    return 192 if p.head == "192_hd128" else 128
 
 
 def _is_legacy(kernel: KernelInfo) -> bool:
@@ -56,11 +92,51 @@ FAMILY = Family(
     pattern=r"fmha_fwd_hd(?P<head>128|192_hd128)_bf16(_causal)?(_rtn[ae]|_rtz)?(_group)?",
     derived=_derived,
     fields=slots(
-        ptr("ptr_o", "output", "bf16, like Q with V's head size", "R", aliases=("o", "O"), dtypes=_BF16),
-        ptr("ptr_q", "queries", "bf16", "Q", aliases=("q", "Q"), dtypes=_BF16),
-        ptr("ptr_k", "keys", "bf16", "K", aliases=("k", "K"), dtypes=_BF16),
-        ptr("ptr_v", "values", "bf16", "V", aliases=("v", "V"), dtypes=_BF16),
-        ptr("ptr_lse", "output: log-sum-exp", "f32 [B, Hq, Sq], or [Hq, total] in groups", "LSE", default=0),
+        ptr(
+            "ptr_o",
+            "output",
+            "bf16 [B, Hq, Sq, 128] by its strides",
+            "R",
+            aliases=("o", "O"),
+            dtypes=_BF16,
+            nbytes=_tensor("o_", lambda _: 128, "s_seq_len", lambda p: p.s_q_head_num),
+        ),
+        ptr(
+            "ptr_q",
+            "queries",
+            "bf16 [B, Hq, Sq, head] by its strides",
+            "Q",
+            aliases=("q", "Q"),
+            dtypes=_BF16,
+            nbytes=_tensor("", _qk_head, "s_seq_len", lambda p: p.s_q_head_num),
+        ),
+        ptr(
+            "ptr_k",
+            "keys",
+            "bf16 [B, Hk, Sk, head] by its strides",
+            "K",
+            aliases=("k", "K"),
+            dtypes=_BF16,
+            nbytes=_tensor("k_", _qk_head, "s_kv_seq_len", _key_heads),
+        ),
+        ptr(
+            "ptr_v",
+            "values",
+            "bf16 [B, Hk, Sk, 128] by its strides",
+            "V",
+            aliases=("v", "V"),
+            dtypes=_BF16,
+            nbytes=_tensor("v_", lambda _: 128, "s_kv_seq_len", _key_heads),
+        ),
+        ptr(
+            "ptr_lse",
+            "output: log-sum-exp",
+            "f32 [B, Hq, Sq], or [Hq, total] in groups",
+            "LSE",
+            aliases=("lse", "LSE"),
+            default=0,
+            nbytes=_lse_nbytes,
+        ),
         f32("scalar", "factor of the scores, above 0"),
         num("s_seq_len", "rows of Q", "rows", "seq_len", aliases=("seqlen_q",)),
         _stride("s_Seqs", "Seqs", "Q row"),

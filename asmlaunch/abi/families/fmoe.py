@@ -13,7 +13,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from asmlaunch.abi.families.base import Dim3, Family, Require, Variant, ceil_div, num, plain_name, ptr, slots, words
+from asmlaunch.abi.families.base import (
+    Dim3,
+    Family,
+    Require,
+    Variant,
+    ceil_div,
+    num,
+    plain_name,
+    ptr,
+    rows_nbytes,
+    slots,
+    words,
+)
 from asmlaunch.abi.schema import Symbol, extent
 from asmlaunch.codeobject import KernelInfo
 
@@ -64,6 +76,14 @@ def _grid(p: Any) -> Dim3:
     return (p.blocks, chunks, 1) if p.swapped else (chunks, p.blocks, 1)
 
 
+def _output_nbytes(p: Any) -> int:
+    return rows_nbytes(p.token_cnt, p.Os, 2 * p.dim) if p.token_cnt else 0
+
+
+def _rows_nbytes(p: Any) -> int:
+    return int(4 * 32 * p.blocks)
+
+
 def _dim_is_right(p: Any) -> bool:
     step, least, also_256 = p.dim_step
     return (p.dim % step == 0 and p.dim >= least) or (also_256 and p.dim == 256)
@@ -79,18 +99,18 @@ FAMILY = Family(
     pattern=r"fmoe_(?!stage1)\w+",
     derived=_derived,
     fields=slots(
-        ptr("ptr_O", "output", "bf16 or f16 [tokens, dim], rows Os bytes apart", "O"),
+        ptr("ptr_O", "output", "bf16 or f16 [tokens, dim], rows Os bytes apart", "O", nbytes=_output_nbytes),
         ptr("ptr_X", "activations", "rows Xs bytes apart", "X"),
         ptr("ptr_GU", "gate and up weights, shuffled", "[experts, 2 * inter_dim, dim]", "G"),
-        ptr("ptr_XC", "rows after padding, and tokens", "i32 [2]", "U"),
+        ptr("ptr_XC", "rows after padding, and tokens", "i32 [2]", "U", nbytes=lambda _: 8),
         ptr("ptr_D", "down weights, shuffled", "[experts, dim, inter_dim]", "D"),
         ptr("ptr_XQ", "scales of the activations", meta="XQ"),
         ptr("ptr_GUQ", "scales of gate and up", meta="GQ"),
         ptr("ptr_DQ", "scales of down", meta="DQ"),
         ptr("ptr_SMQ", "smoothing of the intermediate", "f32 [experts, inter_dim]", "SMQ", live=False),
-        ptr("ptr_STP", "sorted tokens: slot << 24 | token", "i32", "STP"),
-        ptr("ptr_SW", "sorted weights", "f32", "SW"),
-        ptr("ptr_SEP", "expert of each block", "i32", "SEP"),
+        ptr("ptr_STP", "sorted tokens: slot << 24 | token", "i32 [blocks * 32]", "STP", nbytes=_rows_nbytes),
+        ptr("ptr_SW", "sorted weights", "f32 [blocks * 32]", "SW", nbytes=_rows_nbytes),
+        ptr("ptr_SEP", "expert of each block", "i32 [blocks]", "SEP"),
         num("dim", "model size", "elements"),
         num("inter_dim", "size of the intermediate", "elements", "hdim"),
         num("token_cnt", "tokens", "rows", "batch"),
