@@ -220,10 +220,12 @@ def _c_arrays(text: str) -> Iterator[tuple[int, Dump]]:
 
 def _python_bytes(text: str) -> Iterator[tuple[int, Dump]]:
     for match in _PYTHON.finditer(text):
-        # Python itself only warns of a wrong escape, and it is no bytes literal with other characters than ASCII.
-        if "\\" in _ESCAPE.sub("", match[0]) or not match[0].isascii():
+        if "\\" in _ESCAPE.sub("", match[0]):  # Python itself only warns of a wrong escape
             continue
-        data = ast.literal_eval(match[0])
+        try:
+            data = ast.literal_eval(match[0])
+        except (SyntaxError, ValueError):  # other characters than ASCII, or a carriage return
+            continue
         yield _line(text, match), Dump(data, ((0, len(data)),), "python")
 
 

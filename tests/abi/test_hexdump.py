@@ -71,7 +71,7 @@ def test_files() -> None:
     assert read_dumps(b"\xff\xfe") == (Dump(b"\xff\xfe", ((0, 2),)),)
     assert read_dumps(hexdump(b"abc").encode()) == (Dump(b"abc", ((0, 3),)),)
     assert read_dumps(b"x = b'\\x01\\x02'; y = b'bad \\xZZ'") == (Dump(b"\1\2", ((0, 2),)),)
-    assert find_dumps("b'\u00e9'") == ()
+    assert find_dumps("b'\u00e9'") == find_dumps("b'a\rb'") == ()
     assert find_dumps("b'" + "\\111" * 50) == ()  # not closed: takes no time to see
     with pytest.raises(DumpError, match="no hexdump found"):
         read_dumps(b"just text")
