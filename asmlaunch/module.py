@@ -104,6 +104,10 @@ class Kernel:
     def schema(self) -> KernargSchema:
         return schema_from_metadata(self.info) if self.family is None else self.family.schema(self.info)
 
+    @cached_property
+    def _pointers(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.schema.fields if field.is_pointer)
+
     def launch(
         self,
         args: Any,
@@ -190,7 +194,7 @@ class Kernel:
         given_grid, given_block = dim3("grid", grid), dim3("block", block)
         if self.family is not None:
             if check:
-                _check_pointers(values, buffers, self.schema)
+                _check_pointers(values, buffers, self._pointers)
                 self.family.check(self.info, values, buffers)
             rule = self._rule(values, buffers, needed=check or given_grid is None or given_block is None)
             if rule is not None:
@@ -356,17 +360,15 @@ def as_mapping(args: Any) -> Mapping[str, Any]:
     raise ArgumentError("arguments", got=type(args).__name__, need="a mapping or a dataclass of named arguments")
 
 
-def _check_pointers(values: Mapping[str, Any], buffers: Mapping[str, Buffer], schema: KernargSchema) -> None:
+def _check_pointers(values: Mapping[str, Any], buffers: Mapping[str, Buffer], pointers: tuple[str, ...]) -> None:
     """Refuse pointers that no kernel can use.
 
     Raises:
         ArgumentError: an array whose memory was freed, or an address that is not a multiple of 4: buffer instructions
             drop the two low bits of an address (AMD CDNA3 ISA, "Memory Buffer Addressing"), so that data would shift.
     """
-    for name, value in values.items():
-        if name not in schema or not schema[name].is_pointer:  # a symbol of the launch rule is no argument
-            continue
-        buffer = buffers.get(name)
+    for name in pointers:
+        value, buffer = values.get(name, 0), buffers.get(name)
         if buffer is not None and buffer.nbytes and not buffer.address:
             raise ArgumentError(f"array {name}", got=f"{buffer.nbytes} bytes at address 0", need="memory not yet freed")
         if value % 4:
