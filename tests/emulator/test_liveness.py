@@ -340,6 +340,9 @@ def test_json_is_plain() -> None:
     answer = json.loads(json.dumps(analysed(PROGRAM).to_json(SCHEMA)))
     assert (answer["loaded"], answer["used"], answer["complete"]) == ([[0, 16]], [[0, 8]], True)
     assert answer["uses"]["address"] == [[0, 8]]
+    assert answer["sinks"] == [
+        {"use": "address", "bytes": [[0, 8]], "instructions": 1, "first": "0x100c global_store_dword v0, v1, s[4:5]"}
+    ]
     assert [field["status"] for field in answer["fields"]] == ["used", "loaded, unused", "never loaded"]
 
 

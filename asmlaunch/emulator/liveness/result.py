@@ -149,6 +149,15 @@ class Liveness:
             "loaded": ranges(self.loaded),
             "used": ranges(self.used),
             "uses": {use.value: ranges(found) for use, found in self.by_use.items()},
+            "sinks": [
+                {
+                    "use": sink.use.value,
+                    "bytes": ranges(bytes_of(sink.mask)),
+                    "instructions": sink.count,
+                    "first": f"{sink.address:#x} {sink.text}",
+                }
+                for sink in self.sinks
+            ],
             "unknown_loads": [f"{load.address:#x} {load.text}" for load in self.unknown],
             "unresolved_jumps": list(self.unresolved),
         }
