@@ -16,6 +16,7 @@ from asmlaunch.abi.families import (
     layer_norm,
     mla,
     pa,
+    sgemm,
     topksoftmax,
 )
 from asmlaunch.abi.families.base import Family, Launch, Require, Variant
@@ -37,6 +38,7 @@ FAMILIES: tuple[Family, ...] = (
     mla.FAMILY,
     fmoe.FAMILY,
     fmoe_2stages.FAMILY,
+    sgemm.FAMILY,
 )
 
 

@@ -11,6 +11,7 @@ from asmlaunch.validate.problems import (
     f4gemm,
     i8gemm,
     layer_norm,
+    sgemm,
     topksoftmax,
 )
 from asmlaunch.validate.problems.base import Case, Definition, Outcome, Output, Problem
@@ -29,6 +30,7 @@ DEFINITIONS: dict[str, Definition] = {
         layer_norm.DEFINITION,
         all_reduce.MESSAGE,
         all_reduce.FUSED,
+        sgemm.DEFINITION,
     )
 }
 
