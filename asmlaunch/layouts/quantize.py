@@ -23,6 +23,7 @@ from asmlaunch.layouts.fp4 import pack_fp4, unpack_fp4
 from asmlaunch.layouts.tiling import BLOCK, check_scale_columns, tile_scales
 
 _COMPILED = 1 << 14
+_ON_DEVICE = ("torch.float32", "torch.float16", "torch.bfloat16")
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def quantize_mxfp4_tiled(x: Any, rounding: str = "RoundUp", *, row_multiple: int
     """
     if len(x.shape) != 2 or x.shape[1] % 2:
         raise LayoutError("tensor to quantise", got=f"shape {tuple(x.shape)}", need="[rows, K], K even")
-    if _tensors.on_device(x) and _tensors.triton_runs(x):
+    if _tensors.on_device(x) and _tensors.triton_runs(x) and str(x.dtype) in _ON_DEVICE:
         from asmlaunch.layouts import triton_kernels
 
         return triton_kernels.quantize_mxfp4_tiled(x, *f32_rule(rounding), row_multiple)

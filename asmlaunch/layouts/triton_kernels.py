@@ -67,12 +67,12 @@ def _run(layout: Layout, logical: Any, memory: Any, shape: tuple[int, ...], pad_
     logical = logical.reshape(-1, *shape[-rank:]) if logical.dim() != rank + 1 else logical
     memory = memory.reshape(-1, *memory.shape[-rank:])
     if rank == 2 and layout.itemsize == 1 and layout in (SCALES_32X8, SCALES_32X8_GATE_UP):
-        if _words_fit(logical, layout, 8):
+        if _words_fit(logical, memory, layout, 8):
             _run_exchange(layout, logical, memory, pad_value, invert)
             return
     elif rank == 2 and layout.order[:2] == _free(layout) and _is_tile(layout):
         word = _common_run(layout)
-        if word >= 4 and _words_fit(logical, layout, word):
+        if word >= 4 and _words_fit(logical, memory, layout, word):
             _run_tiles(layout, logical, memory, pad_value, word, invert)
             return
     _run_elements(layout, logical, memory, pad_value, invert)
@@ -97,14 +97,15 @@ def _common_run(layout: Layout) -> int:
     return min(8, layout.sizes[last] * layout.itemsize)
 
 
-def _words_fit(logical: Any, layout: Layout, word: int) -> bool:
-    """True if rows are whole tiles wide and start at multiples of a word."""
+def _words_fit(logical: Any, memory: Any, layout: Layout, word: int) -> bool:
+    """True if rows are whole tiles wide and all that is loaded or stored starts at multiples of a word."""
     item = layout.itemsize
     return (
         logical.shape[-1] % layout.tile[-1] == 0
         and logical.stride(-1) == 1
         and all(stride * item % word == 0 for stride in logical.stride()[:-1])
         and logical.data_ptr() % word == 0
+        and memory.data_ptr() % word == 0
     )
 
 

@@ -57,6 +57,9 @@ def test_results_in_given_memory():
     assert torch.equal(memory, layouts.SCALES_32X8.apply(x))
     assert triton_kernels.invert(layouts.SCALES_32X8, memory, (40, 16), back) is back
     assert torch.equal(back, x)
+    unaligned = torch.zeros(64 * 16 + 1, dtype=torch.uint8)[1:].view(64, 16)
+    triton_kernels.apply(layouts.SCALES_32X8, x, (64, 16), 0, unaligned)
+    assert torch.equal(unaligned, memory)
 
 
 def test_empty_tensors():
