@@ -1,4 +1,4 @@
-"""The command line: ``asmlaunch inspect | hexdump | diff | audit | verify | layout``."""
+"""The command line: ``asmlaunch inspect | hexdump | diff | audit | verify | sweep | layout``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import audit, capture, diff, hexdump, inspect, layout, manifests, verify
+from asmlaunch.cli import audit, bench, capture, diff, hexdump, inspect, layout, manifests, sweep, verify
 from asmlaunch.cli.map import kernarg_map
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
@@ -38,19 +38,20 @@ app = typer.Typer(
 
     A code object holds machine code and a description of its arguments, but no source. These commands show
     what is inside one (**inspect**), read and compare the argument bytes that a launch passes (**hexdump**,
-    **diff**), say what is wrong with them (**audit**), run a kernel to check its numbers (**verify**), on the CPU
-    when there is no AMD GPU, and record what another program launches to look at it or run it again (**capture**,
-    **show**, **replay**).
+    **diff**), say what is wrong with them (**audit**), and run a kernel to check its numbers (**verify**) or all of
+    a family's (**sweep**), on the CPU when there is no AMD GPU.
     """,
 )
 app.command("inspect")(inspect.inspect)
 app.command("hexdump")(hexdump.hexdump)
 app.command("diff")(diff.diff)
 app.command("audit")(audit.audit)
+app.command("bench")(bench.bench)
 app.command("map")(kernarg_map)
 app.command("manifests")(manifests.manifests)
 app.command("capture", no_args_is_help=True, context_settings={"allow_interspersed_args": False})(capture.capture)
 app.command("show")(capture.show)
 app.command("replay")(capture.replay)
 app.add_typer(verify.app, name="verify")
+app.command("sweep", no_args_is_help=True)(sweep.sweep)
 app.add_typer(layout.app, name="layout")
