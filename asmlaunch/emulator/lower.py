@@ -101,6 +101,7 @@ class Lowering:
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.builder = builder
         self._done: dict[int, tuple[Value, Cell]] = {}  # the node is kept: an id is good while its object lives
+        self._known: dict[int, tuple[Value, bool, bool]] = {}
 
     def know(self, value: Value, cell: Cell) -> None:
         """Use ``cell`` for a node."""
@@ -109,7 +110,7 @@ class Lowering:
     def cell(self, value: Value) -> Cell:
         """The lowered value."""
         if id(value) not in self._done:
-            handler = _pattern if _varies_by_lane_only(value) else _HANDLERS.get(value.op)
+            handler = _pattern if self._varies_by_lane_only(value) else _HANDLERS.get(value.op)
             assert handler is not None, f"no lowering for {value!r}"
             self._done[id(value)] = value, handler(self, value)
         return self._done[id(value)][1]
@@ -118,6 +119,22 @@ class Lowering:
         """Apply a defining function and lower what it gives: one cell, or a tuple of cells."""
         result = meaning(*args)
         return tuple(map(self.cell, result)) if isinstance(result, tuple) else self.cell(result)
+
+    def _varies_by_lane_only(self, value: Value) -> bool:
+        """Whether the value is made of lane numbers and constants: a pattern known when the kernel is prepared."""
+        known, has_lane = self._made_of(value)
+        return known and has_lane and isinstance(value, Integer | Bool)
+
+    def _made_of(self, value: Value) -> tuple[bool, bool]:
+        """Whether there is nothing but lane numbers and constants in it, and whether there are lane numbers."""
+        if id(value) not in self._known:
+            parts = [self._made_of(arg) for arg in value.args]
+            leaf = value.op in ("lane", "const")
+            known = leaf or (bool(parts) and all(part[0] for part in parts))
+            has_lane = value.op == "lane" or any(part[1] for part in parts)
+            self._known[id(value)] = value, known, has_lane
+        _, known, has_lane = self._known[id(value)]
+        return known, has_lane
 
     def together(self, *values: Value) -> tuple[list[ir.Value], bool]:
         """The arguments as all scalars, or all vectors; and which (True: scalars)."""
@@ -129,18 +146,6 @@ class Lowering:
         """LLVM's type of a value of ``kind``."""
         element = scalar_type(kind)
         return element if uniform else ir.VectorType(element, LANES)
-
-
-def _varies_by_lane_only(value: Value) -> bool:
-    """Whether the value is made of lane numbers and constants: a pattern known when the kernel is prepared."""
-
-    def known(node: Value) -> bool:
-        return node.op in ("lane", "const") or (bool(node.args) and all(map(known, node.args)))
-
-    def has_lane(node: Value) -> bool:
-        return node.op == "lane" or any(map(has_lane, node.args))
-
-    return isinstance(value, Integer | Bool) and known(value) and has_lane(value)
 
 
 def _pattern(low: Lowering, value: Value) -> Cell:

@@ -295,11 +295,11 @@ def s_bfm_b64(s0: U32, s1: U32) -> U64:
 def bit_field(value: Any, first: Any, width: Any) -> Any:
     """``width`` bits of ``value`` from bit ``first`` up; a signed type extends their highest one.
 
-    The sum of both may exceed the type; ``width`` may be anything, and 0 gives 0.
+    The sum of both may exceed the type: copies of the sign follow its highest bit. A width of 0 gives 0.
     """
     kind = type(value)
     unsigned = U32 if kind.bits == 32 else U64
-    shifted = value.bits_as(unsigned) >> first
+    shifted = (value >> first.bits_as(kind)).bits_as(unsigned)
     spare = select(width >= kind.bits, unsigned.const(0), kind.bits - width)
     # Shifted to the top and back again, which extends by the type's sign.
     field = (shifted << (spare & (kind.bits - 1))).bits_as(kind) >> (spare & (kind.bits - 1)).bits_as(kind)

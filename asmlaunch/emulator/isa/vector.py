@@ -485,9 +485,9 @@ def _limited(value: Any, low: int, high: int) -> Any:
 
 
 @valu
-def v_sat_pk_u8_i16(s0: U32) -> U32:
+def v_sat_pk_u8_i16(s0: U32) -> U16:
     low, high = s0.to(I16).to(I32), (s0 >> 16).to(I16).to(I32)
-    return _limited(low, 0, 255).bits_as(U32) | (_limited(high, 0, 255).bits_as(U32) << 8)
+    return (_limited(low, 0, 255).bits_as(U32) | (_limited(high, 0, 255).bits_as(U32) << 8)).to(U16)
 
 
 def _shifted_pair(s0: I32, s1: I32, s2: U32, low: int, high: int) -> U16:

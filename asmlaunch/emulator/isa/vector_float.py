@@ -80,8 +80,6 @@ _define_three("fmamk_f32", F32, fma)
 _define_three("mad_f16", F16, _mad, half="keep")
 _define_three("mad_legacy_f16", F16, _mad)
 _define_three("fma_legacy_f16", F16, fma)
-_define_three("madak_f16", F16, _mad)
-_define_three("madmk_f16", F16, _mad)
 _define_accumulating("fmac_f32", F32, fma)
 _define_accumulating("fmac_f64", F64, fma)
 _define_accumulating("mac_f16", F16, _mad)
@@ -138,9 +136,9 @@ def v_dot2_f32_f16(s0: U32, s1: U32, s2: F32) -> F32:
     return _dot(s2, _halves(s0), _halves(s1))
 
 
-@valu(exact=False, note=_DOT_NOTE)
+@valu(exact=False, note=_DOT_NOTE.replace("low element first", "S2 last"))
 def v_dot2_f32_bf16(s0: U32, s1: U32, s2: F32) -> F32:
-    return _dot(s2, _bf16_halves(s0), _bf16_halves(s1))
+    return _dot(F32.const(-0.0), _bf16_halves(s0), _bf16_halves(s1)) + s2
 
 
 @valu(exact=False, note=_DOT_NOTE)
