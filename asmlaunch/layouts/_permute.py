@@ -22,6 +22,7 @@ MAX_RUN = 16  # bytes of one load or store
 MIN_RUN = 4  # below this numpy is as good
 MAX_BLOCK = 256  # bytes in registers
 LOOPS = 6
+MIN_ODD = 9  # tiles side by side from which on an odd number is split
 
 
 class Step(NamedTuple):
@@ -40,6 +41,13 @@ def copy(source: np.ndarray, destination: np.ndarray, *, tiled: str = "destinati
     if source.size == 0:
         return
     source, destination = _widen(source, destination)
+    axis = _odd_axis(source if tiled == "destination" else destination)
+    if axis is not None:
+        # All but the last of an odd number of tiles side by side can be taken two at a time.
+        for part in (slice(0, -1), slice(-1, None)):
+            index = (*[slice(None)] * axis, part)
+            copy(source[index], destination[index], tiled=tiled)
+        return
     if not (_jit.available() and _copy_compiled(source, destination, tiled)):
         np.copyto(destination, source)
 
@@ -58,22 +66,23 @@ def _widen(source: np.ndarray, destination: np.ndarray) -> tuple[np.ndarray, np.
     return source, destination
 
 
+def _odd_axis(rows: np.ndarray) -> int | None:
+    """The axis of odd extent that would make a run of the untiled side longer if it were even, or None."""
+    run = rows.dtype.itemsize
+    for stride, size, axis in sorted(zip(rows.strides, rows.shape, range(rows.ndim), strict=True)):
+        if size == 1 or stride != run:
+            continue
+        if run >= MAX_RUN or size & 1:
+            return axis if run < MAX_RUN and size >= MIN_ODD else None
+        run *= size
+    return None
+
+
 def _copy_compiled(source: np.ndarray, destination: np.ndarray, tiled: str) -> bool:
-    steps = [
-        Step(size, s, d)
-        for size, s, d in zip(source.shape, source.strides, destination.strides, strict=True)
-        if size > 1
-    ]
     itemsize = source.dtype.itemsize
     if itemsize & (itemsize - 1) or itemsize > MAX_RUN:
         return False
-    bits = [Step(2, 1 << i, 1 << i) for i in range(itemsize.bit_length() - 1)]
-    loops = []
-    for step in steps:
-        if step.size & (step.size - 1):
-            loops.append(step)
-        else:
-            bits += [Step(2, step.source << i, step.destination << i) for i in range(step.size.bit_length() - 1)]
+    bits, loops = _steps(source, destination)
     loads, stores = (_run_bits(bits, side) for side in (1, 2))
     block = sorted({*loads, *stores}, key=lambda step: step.source)
     load_run, store_run = 1 << len(loads), 1 << len(stores)
@@ -84,7 +93,7 @@ def _copy_compiled(source: np.ndarray, destination: np.ndarray, tiled: str) -> b
     ):
         return False
     order = 2 if tiled == "destination" else 1
-    outside = _merge(sorted([b for b in bits if b not in block] + loops, key=lambda step: -step[order]))
+    outside = _merge(sorted([bit for bit in bits if bit not in block] + loops, key=lambda step: -step[order]))
     if len(outside) > LOOPS:
         return False
     stored = sorted(block, key=lambda step: step.destination)
@@ -115,6 +124,18 @@ def _copy_compiled(source: np.ndarray, destination: np.ndarray, tiled: str) -> b
 
     _jit.share(outside[first].size, source.nbytes, run)
     return True
+
+
+def _steps(source: np.ndarray, destination: np.ndarray) -> tuple[list[Step], list[Step]]:
+    """Every factor of two of the axes (and of the element) as a bit of the address, and what is left as loops."""
+    bits = [Step(2, 1 << i, 1 << i) for i in range(source.dtype.itemsize.bit_length() - 1)]
+    loops = []
+    for size, s, d in zip(source.shape, source.strides, destination.strides, strict=True):
+        twos = size & -size
+        bits += [Step(2, s << i, d << i) for i in range(twos.bit_length() - 1)]
+        if size > twos:
+            loops.append(Step(size // twos, s * twos, d * twos))
+    return bits, loops
 
 
 def _run_bits(bits: Sequence[Step], side: int) -> list[Step]:
