@@ -154,4 +154,8 @@ def _rows_cases(_: Parameters) -> Sequence[Rows]:
 
 
 MESSAGE = Definition(all_reduce.ALL_REDUCE, "all_reduce.co", Message, _message_sizes, _message, lambda _: (Message(),))
-FUSED = Definition(all_reduce.FUSED, "allreduce_*.co", Rows, _rows_sizes, _rows, _rows_cases)
+FUSED = Definition(
+    all_reduce.FUSED, "allreduce_*.co", Rows, _rows_sizes, _rows, _rows_cases,
+    # The layer norm's machine code is the RMS norm's.
+    told_apart=lambda p: {"quantised": p["form"].endswith("qnt")},
+)  # fmt: skip

@@ -218,6 +218,8 @@ class Definition:
         build: operands, arguments, references and bounds of a case.
         cases: the problems that exercise a kernel of these parameters: first a small one that meets every kind of edge
             at once, then what that leaves.
+        told_apart: the parameters that a problem depends on; kernels of one machine code that agree in them are run
+            once.
     """
 
     family: Family
@@ -226,6 +228,7 @@ class Definition:
     sizes: Callable[[Any, Parameters], Mapping[str, Any]]
     build: Callable[[Any, Parameters], Problem]
     cases: Callable[[Parameters], Sequence[Case]]
+    told_apart: Callable[[Parameters], Parameters] = lambda parameters: parameters
 
     @property
     def name(self) -> str:

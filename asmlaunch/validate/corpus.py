@@ -1,0 +1,169 @@
+"""What a sweep found, as a page: a table with a row for each family, bounds, findings, and exceptions by name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from asmlaunch.validate.sweep import Member, Plan, Record
+
+HEAD = """# The corpus
+
+Made by `asmlaunch sweep all --every-problem --report docs/corpus.md` from the objects of the amd-aiter wheel; do not
+edit. *Executed*: its machine code ran to the end on every problem; *verified*: and every element of every result was
+within its bound of a float64 reference, with nothing written outside of the results. Kernels of the same machine code
+ran once. *Error*: the largest error of a run relative to the norm of its result; *equal*: the smallest fraction of
+elements that equal the rounded reference in a run (of outputs whose bound asks for it). Seconds are those of one core,
+compilation included.
+"""
+
+NO_PROBLEMS = "no problems are defined for this family yet"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What there is to say of a family.
+
+    Attributes:
+        family: its name; "" for kernels of no family.
+        members: its kernels.
+        records: the results of its tasks.
+        missing: tasks without a result.
+    """
+
+    family: str
+    members: tuple[Member, ...]
+    records: tuple[Record, ...]
+    missing: int
+
+    @property
+    def objects(self) -> int:
+        """Kernels found."""
+        return len(self.members)
+
+    @property
+    def verified(self) -> int:
+        """Results within their bounds."""
+        return self._count("verified")
+
+    @property
+    def failed(self) -> int:
+        """Results outside of their bounds."""
+        return self._count("failed")
+
+    @property
+    def not_run(self) -> int:
+        """Tasks that did not come to their end, or were not run."""
+        return self._count("error") + self.missing
+
+    def _count(self, status: str) -> int:
+        return sum(record["status"] == status for record in self.records)
+
+
+def summary(plan: Plan, records: Mapping[str, Record]) -> list[Row]:
+    """A row for each family of the plan, in order of its first kernel."""
+    families: dict[str, list[Member]] = {}
+    for member in plan.members:
+        families.setdefault(member.family, []).append(member)
+    rows = []
+    for family, members in families.items():
+        keys = dict.fromkeys(key for member in members for key in member.keys)
+        found = tuple(records[key] for key in keys if key in records)
+        rows.append(Row(family, tuple(members), found, len(keys) - len(found)))
+    return rows
+
+
+def render(plan: Plan, records: Mapping[str, Record]) -> str:
+    """The page's text."""
+    rows = summary(plan, records)
+    lines = [
+        HEAD,
+        "| family | objects | executed | verified | runs | error | equal | wave-instructions | seconds | findings |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_line(row, records) for row in rows]
+    total = [sum(_members(row, records, status) for row in rows) for status in ("run", "verified")]
+    lines += ["", f"{sum(row.objects for row in rows)} objects, {total[0]} executed, {total[1]} verified.", ""]
+    for row in rows:
+        if row.records:
+            lines += _section(row)
+    lines += ["## Exceptions", "", *(_exceptions(rows, records) or ["None."]), ""]
+    return "\n".join(lines)
+
+
+def _status(member: Member, records: Mapping[str, Record]) -> str:
+    """The worst of a member's results: "verified", "failed", "error" or "missing"."""
+    states = {records[key]["status"] if key in records else "missing" for key in member.keys} or {"missing"}
+    return next(state for state in ("missing", "error", "failed", "verified") if state in states)
+
+
+def _members(row: Row, records: Mapping[str, Record], status: str) -> int:
+    wanted = ("verified", "failed") if status == "run" else (status,)
+    return sum(_status(member, records) in wanted for member in row.members)
+
+
+def _line(row: Row, records: Mapping[str, Record]) -> str:
+    done = [record for record in row.records if record["status"] != "error"]
+    outputs = [output for record in done for output in record["outputs"].values()]
+    error = f"{max(output['norm_error'] for output in outputs):.1e}" if outputs else "-"
+    equal = [output["equal_fraction"] for output in outputs if output["bound"]["equal_fraction"] > 0]
+    findings = sum(len(record["findings"]) for record in done)
+    return (
+        f"| {row.family or 'none'} | {row.objects} | {_members(row, records, 'run')} "
+        f"| {_members(row, records, 'verified')} | {len(row.records)} | {error} "
+        f"| {f'{min(equal):.2%}' if equal else '-'} "
+        f"| {sum(record['instructions'] or 0 for record in done):,} "
+        f"| {sum(record.get('wall_seconds', 0) for record in row.records):.1f} | {findings} |"
+    )
+
+
+def _section(row: Row) -> list[str]:
+    done = [record for record in row.records if record["status"] != "error"]
+    targets = Counter(member.target for member in row.members)
+    counted = ", ".join(f"{count} for {target}" for target, count in sorted(targets.items()))
+    lines = [f"## {row.family}", "", f"Objects: {counted}. Bounds, the loosest of each output:", ""]
+    bounds: dict[str, tuple[tuple[float, ...], str]] = {}
+    errors: dict[str, float] = {}
+    for record in done:
+        for name, output in record["outputs"].items():
+            looseness = tuple(output["bound"][term] for term in ("absolute", "of_max", "relative", "cancellation"))
+            bounds[name] = max(bounds.get(name, ((), "")), (looseness, record["bounds"][name]))
+            errors[name] = max(errors.get(name, 0.0), output["norm_error"])
+    lines += [f"* {name}: {bound} (worst error {errors[name]:.1e})" for name, (_, bound) in bounds.items()]
+    kinds = Counter(_kind(finding) for record in done for finding in record["findings"])
+    if kinds:
+        lines += ["", "Findings:", "", *(f"* {kind} ({count}x)" for kind, count in kinds.most_common())]
+    return [*lines, ""]
+
+
+def _kind(finding: str) -> str:
+    """A finding without addresses, workgroups and lanes: what is common to many."""
+    argument = re.search(r"past the end of (\w+)|before the start of (\w+)", finding)
+    kind = finding.split(":", 1)[0]
+    return f"{kind}, {argument[0]}" if argument else kind
+
+
+def _exceptions(rows: Sequence[Row], records: Mapping[str, Record]) -> list[str]:
+    lines = []
+    for row in rows:
+        without = [member for member in row.members if not member.keys]
+        if without:
+            reason = NO_PROBLEMS if row.family else "the kernel belongs to no declared family"
+            lines.append(f"* {row.family or 'none'}, {len(without)} objects: {reason}.")
+        for member in row.members:
+            for key in member.keys:
+                record = records.get(key)
+                if record is None:
+                    lines.append(f"* `{member.file}`: not run.")
+                elif record["status"] == "error":
+                    lines.append(f"* `{member.file}`, {record['case']}: {record['error']}")
+                elif record["status"] == "failed":
+                    output = record["outputs"][record["output"]]
+                    spilled = record["spilled"][record["output"]]
+                    lines.append(
+                        f"* `{member.file}`, {record['case']}: {record['output']} has {output['beyond']} of "
+                        f"{output['elements']} elements beyond the bound, {spilled} written outside of it."
+                    )
+    return lines
