@@ -10,7 +10,7 @@ import ctypes
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from asmlaunch.errors import ArgumentError, LaunchError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from asmlaunch.abi.arguments import Buffer
     from asmlaunch.codeobject import CodeObject, KernelInfo
     from asmlaunch.emulator.fidelity import Fidelity
+    from asmlaunch.emulator.trace import Profile
 
 Dim3 = tuple[int, int, int]
 
@@ -69,6 +70,7 @@ class LaunchResult:
         findings: what the device noticed; empty on devices that cannot look.
         instructions: wave-instructions executed, or None where the device does not count.
         fidelity: what the emulator executed exactly, what not, and what its checks were; None on a GPU.
+        profile: how often each instruction ran; None on a GPU.
     """
 
     seconds: float
@@ -76,6 +78,7 @@ class LaunchResult:
     findings: tuple[Finding, ...] = ()
     instructions: int | None = None
     fidelity: Fidelity | None = None
+    profile: Profile | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain lists and dictionaries."""

@@ -14,12 +14,14 @@ from asmlaunch.errors import LaunchError, TargetError
 if TYPE_CHECKING:
     from asmlaunch.abi.arguments import Buffer
     from asmlaunch.codeobject import CodeObject, KernelInfo
+    from asmlaunch.emulator.debug import Stepper
     from asmlaunch.emulator.prepare import CompiledKernel
 
 #: Processors whose instructions are defined, and their LDS bytes a workgroup (CDNA3 and CDNA4 ISA manuals).
 PROCESSORS = {"gfx942": 65536, "gfx950": 163840}
 
-_OPTIONS = ("schedule", "max_instructions", "threads", "resident", "checks", "outputs", "unset")
+_STEPPING = ("trace", "breakpoints", "timeline")
+_OPTIONS = ("schedule", "max_instructions", "threads", "resident", "checks", "outputs", "unset", *_STEPPING)
 
 
 class EmulatorDevice:
@@ -33,6 +35,10 @@ class EmulatorDevice:
         checks: "bounds" (the default), "all", "off" or names from ``asmlaunch.emulator.checks.CHECKS``.
         outputs: names of buffers that hold nothing before the launch, for the check "uninitialised".
         unset: ranges of kernarg bytes, (start, end), that the caller has not set, for the check "kernarg".
+        trace: an ``asmlaunch.emulator.trace.Trace``, or where to send one of all instructions (a callable or a path).
+        breakpoints: address, or regular expression for an instruction's text -> what to call with an
+            ``asmlaunch.emulator.debug.WaveState`` before it.
+        timeline: path of a Chrome trace of waves and barriers to write.
     """
 
     name = "emulator"
@@ -54,7 +60,13 @@ class EmulatorDevice:
         """Nothing to get ready or to keep: a kernel is compiled at its first launch."""
 
     def prepare(
-        self, kernel: KernelInfo, *, waits: bool = False, full_exec: bool = True, checks: Sequence[str] = ()
+        self,
+        kernel: KernelInfo,
+        *,
+        waits: bool = False,
+        full_exec: bool = True,
+        checks: Sequence[str] = (),
+        stops: frozenset[int] = frozenset(),
     ) -> CompiledKernel:
         """Decode and compile a kernel; a second call with the same machine code is free.
 
@@ -62,6 +74,7 @@ class EmulatorDevice:
             waits: let waves stop at every ``s_waitcnt``.
             full_exec: every wave starts with all 64 lanes on.
             checks: names of the checks to compile in.
+            stops: addresses before which a wave must be able to stop.
 
         Raises:
             TargetError: a processor that is not emulated.
@@ -75,11 +88,11 @@ class EmulatorDevice:
                 f"target of kernel {kernel.name}", got=kernel.target, need=f"one of {self.describe()} for the emulator"
             )
         compiled_in = tuple(name for name in checks if name in COMPILED)
-        key = hashlib.sha256(kernel.text).hexdigest(), kernel.name, waits, full_exec, compiled_in
+        key = hashlib.sha256(kernel.text).hexdigest(), kernel.name, waits, full_exec, compiled_in, stops
         with self._lock:
             if key not in self._prepared:
                 self._prepared[key] = compile_kernel(
-                    kernel, waits=waits, full_exec=full_exec, checks=compiled_in
+                    kernel, waits=waits, full_exec=full_exec, checks=compiled_in, stops=stops
                 )
             return self._prepared[key]
 
@@ -104,6 +117,7 @@ class EmulatorDevice:
         from asmlaunch.emulator import fidelity, machine
         from asmlaunch.emulator.checks import select
         from asmlaunch.emulator.checks.allocation import beyond
+        from asmlaunch.emulator.trace import Profile
 
         start = time.perf_counter()
         unknown = sorted(set(options) - set(_OPTIONS))
@@ -114,7 +128,12 @@ class EmulatorDevice:
             raise LaunchError("schedule", got=repr(schedule), need=f"one of {', '.join(machine.SCHEDULES)}")
         checks = select(options.pop("checks", "bounds"))
         full_exec = block[0] * block[1] * block[2] % kernel.wavefront_size == 0
-        compiled = self.prepare(kernel, waits=machine.SCHEDULES[schedule].waits, full_exec=full_exec, checks=checks)
+        stepper = _stepper({name: options.pop(name) for name in _STEPPING if name in options})
+        waits = machine.SCHEDULES[schedule].waits
+        compiled = self.prepare(kernel, waits=waits, full_exec=full_exec, checks=checks)
+        if stepper is not None:
+            stops = stepper.stops(compiled.program)
+            compiled = self.prepare(kernel, waits=waits, full_exec=full_exec, checks=checks, stops=stops)
         machine.check_launch(kernel, grid, block, dynamic_lds, PROCESSORS[kernel.target.processor])
         done = machine.run(
             compiled,
@@ -124,10 +143,26 @@ class EmulatorDevice:
             dynamic_lds=dynamic_lds,
             buffers=buffers,
             schedule=schedule,
+            stepper=stepper,
             **options,
         )
         findings = done.findings
         if "registers" in checks:
             findings += tuple(beyond(compiled.program))
+        seconds = time.perf_counter() - start
         report = fidelity.report(compiled.program, done.counts, checks, findings)
-        return LaunchResult(time.perf_counter() - start, self.name, findings, done.instructions, report)
+        profile = Profile(compiled.program, done.counts)
+        return LaunchResult(seconds, self.name, findings, done.instructions, report, profile)
+
+
+def _stepper(wanted: dict[str, Any]) -> Stepper | None:
+    """What a launch wants of a run step by step, None if nothing."""
+    from asmlaunch.emulator.debug import Stepper
+    from asmlaunch.emulator.trace import Trace
+
+    if not any(wanted.values()):
+        return None
+    trace = wanted.get("trace")
+    if trace is not None and not isinstance(trace, Trace):
+        trace = Trace(trace)
+    return Stepper(trace, wanted.get("breakpoints") or {}, wanted.get("timeline"))

@@ -128,16 +128,13 @@ def report(
         counts: how often each block of ``program`` ran.
         checks: names of the checks that were on.
     """
-    executed: Counter[str] = Counter()
-    for block, times in zip(program.blocks, counts.tolist(), strict=True):
-        if times:
-            for mnemonic, number in mix(block).items():
-                executed[mnemonic] += number * times
+    names, mix = _mix(_Identity(program))
+    executed = zip(names, (counts.astype(np.int64) @ mix).tolist(), strict=True)
     classes = dict.fromkeys(CLASSES, 0)
     approximate, models = [], set()
-    for mnemonic, number in sorted(executed.items()):
-        definition = find(mnemonic)
-        assert definition is not None
+    for (mnemonic, definition), number in executed:
+        if not number:
+            continue
         classes[class_of(definition)] += number
         if isinstance(definition, Mfma):
             models.add(definition.model)
@@ -156,11 +153,6 @@ def report(
         tuple(checks),
         dict(Counter(finding.kind for finding in findings)),
     )
-
-
-def mix(block: Block) -> Counter[str]:
-    """Instructions of a block by mnemonic."""
-    return Counter(instruction.mnemonic for instruction in block.instructions)
 
 
 def class_of(definition: Definition) -> str:
@@ -185,6 +177,25 @@ class _Identity:
 
     def __hash__(self) -> int:
         return id(self.program)
+
+
+@lru_cache(maxsize=64)
+def _mix(key: _Identity) -> tuple[list[tuple[str, Definition]], NDArray[np.int64]]:
+    """A program's mnemonics with their definitions, and how many of each a block holds, ``[blocks, mnemonics]``."""
+    program = key.program
+    mnemonics = sorted({instruction.mnemonic for instruction in program.instructions()})
+    column = {mnemonic: number for number, mnemonic in enumerate(mnemonics)}
+    mix = np.zeros((len(program.blocks), len(mnemonics)), np.int64)
+    for block in program.blocks:
+        for instruction in block.instructions:
+            mix[block.index, column[instruction.mnemonic]] += 1
+    return [(mnemonic, _defined(mnemonic)) for mnemonic in mnemonics], mix
+
+
+def _defined(mnemonic: str) -> Definition:
+    definition = find(mnemonic)
+    assert definition is not None, mnemonic
+    return definition
 
 
 @lru_cache(maxsize=64)

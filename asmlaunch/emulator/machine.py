@@ -15,6 +15,7 @@ from asmlaunch.abi.arguments import Buffer
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.devices.base import Dim3, Finding
 from asmlaunch.emulator.checks.monitor import Monitor
+from asmlaunch.emulator.debug import Stepper
 from asmlaunch.emulator.decode import EXEC
 from asmlaunch.emulator.native.waves import run_grid
 from asmlaunch.emulator.prepare import CompiledKernel
@@ -61,7 +62,7 @@ class Run:
 
 
 @dataclass
-class _Job:
+class Job:
     """What all workers of a run share."""
 
     compiled: CompiledKernel
@@ -76,6 +77,7 @@ class _Job:
     next_group: NDArray[np.int64]
     resident: int
     monitor: Monitor | None
+    stepper: Stepper | None
 
 
 def run(
@@ -92,6 +94,7 @@ def run(
     resident: int = 1,
     outputs: Collection[str] = (),
     unset: Sequence[tuple[int, int]] = (),
+    stepper: Stepper | None = None,
 ) -> Run:
     """Execute every workgroup of ``grid``, x fastest.
 
@@ -101,6 +104,7 @@ def run(
         resident: workgroups alive at once on a thread, taking turns: kernels that wait for other workgroups need them.
         outputs: names of buffers that hold nothing yet, for the check "uninitialised".
         unset: ranges of argument bytes that the caller has not set, for the check "kernarg".
+        stepper: what is wanted of a run step by step (``emulator.debug``): one workgroup after the other.
 
     Raises:
         EmulationError: a write outside the buffers, a wild read, an instruction budget used up.
@@ -110,14 +114,17 @@ def run(
     kernarg_buffer = Buffer("kernarg", memory.ctypes.data, len(kernarg), False, memory)
     known = (*buffers, kernarg_buffer)
     monitor = _monitor(compiled, known, memory, grid, outputs, unset)
-    job = _Job(
+    job = Job(
         compiled, SCHEDULES[schedule], grid, block, compiled.kernel.lds_size + dynamic_lds, memory, _regions(known),
-        max_instructions, np.zeros(1, np.int32), np.zeros(1, np.int64), resident, monitor,
+        max_instructions, np.zeros(1, np.int32), np.zeros(1, np.int64), 1 if stepper else resident,
+        monitor, stepper,
     )  # fmt: skip
-    if threads is None:
+    if stepper:
+        threads = 1
+    elif threads is None:
         # The shadow of memory is one for all threads, and nothing orders their accesses to it.
         threads = 1 if compiled.atomics or monitor else cores()
-    workers = [_Worker(job) for _ in range(min(threads, max(1, grid[0] * grid[1] * grid[2])))]
+    workers = [Worker(job) for _ in range(min(threads, max(1, grid[0] * grid[1] * grid[2])))]
     _run_all(workers, job)
     try:
         _raise_failures(workers, job)
@@ -161,7 +168,7 @@ def _regions(buffers: Sequence[Buffer]) -> NDArray[np.void]:
     return regions
 
 
-def _run_all(workers: Sequence[_Worker], job: _Job) -> None:
+def _run_all(workers: Sequence[Worker], job: Job) -> None:
     """Run the workers on threads of their own: this one stays free for Ctrl-C."""
     threads = [threading.Thread(target=worker.work, daemon=True) for worker in workers]
     for thread in threads:
@@ -177,7 +184,7 @@ def _run_all(workers: Sequence[_Worker], job: _Job) -> None:
         raise
 
 
-def _raise_failures(workers: Sequence[_Worker], job: _Job) -> None:
+def _raise_failures(workers: Sequence[Worker], job: Job) -> None:
     for worker in workers:
         if worker.error is not None:
             raise worker.error
@@ -200,10 +207,10 @@ _ENTRY = np.dtype([*(field for field in WAVE.descr if field[0] != "vgpr"), ("v0"
 _POOL = Pool(keep=2 * cores())
 
 
-class _Worker:
+class Worker:
     """One thread: it takes workgroups one after the other and runs them to their end."""
 
-    def __init__(self, job: _Job) -> None:
+    def __init__(self, job: Job) -> None:
         self._job = job
         self.executed = 0
         self.status = Status.ENDED
@@ -234,8 +241,35 @@ class _Worker:
             self.error = error
             self._job.stop[0] = 1
 
+    def enter(self, group: Dim3) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Put the waves of the first resident workgroup into their state at entry, as workgroup ``group``.
+
+        Returns:
+            The waves, and the workgroup's record.
+        """
+        count = len(self.waves) // self._job.resident
+        waves, entry = self.waves[:count], self._entry[: count * ENTRY_BYTES].reshape(count, ENTRY_BYTES)
+        waves.view(np.uint8).reshape(count, WAVE.itemsize)[:, ENTRY_BYTES:] = 0
+        waves.view(np.uint8).reshape(count, WAVE.itemsize)[:, :ENTRY_BYTES] = entry
+        self._lds[: self._lds_stride] = 0
+        self._groups[0] = (0, count)
+        waves["group_id"] = group
+        for axis, register in enumerate(entry_group_sgprs(self._job.compiled.kernel).values()):
+            if register >= 0:
+                waves["sgpr"][:, register] = group[axis]
+        return waves, self._groups[:1]
+
+    @property
+    def lds(self) -> NDArray[np.uint8]:
+        """The first resident workgroup's LDS."""
+        return self._lds[: self._job.lds_size]
+
     def _work(self) -> None:
         job, program = self._job, self._job.compiled.program
+        if job.stepper is not None:
+            self.status = job.stepper.run(self, job)
+            self.executed = job.stepper.executed
+            return
         state = np.zeros(1, WORKER)
         state["next"], state["total"] = job.next_group.ctypes.data, job.grid[0] * job.grid[1] * job.grid[2]
         state["waves"], state["entry"] = self._pointers.ctypes.data, self._entry.ctypes.data

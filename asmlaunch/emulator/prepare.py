@@ -45,7 +45,12 @@ class CompiledKernel:
 
 
 def compile_kernel(
-    kernel: KernelInfo, *, waits: bool, full_exec: bool, checks: tuple[str, ...] = ()
+    kernel: KernelInfo,
+    *,
+    waits: bool,
+    full_exec: bool,
+    checks: tuple[str, ...] = (),
+    stops: frozenset[int] = frozenset(),
 ) -> CompiledKernel:
     """Decode, check and compile a kernel, or load it from the cache on disk.
 
@@ -53,6 +58,7 @@ def compile_kernel(
         waits: let waves stop at every ``s_waitcnt``.
         full_exec: every wave starts with all 64 lanes on.
         checks: names of the checks to compile in (``emulator.checks.COMPILED``).
+        stops: addresses before which a wave must be able to stop too.
 
     Raises:
         CodeObjectError: damaged machine code.
@@ -62,10 +68,11 @@ def compile_kernel(
     inputs = (
         hashlib.sha256(kernel.text).hexdigest(), kernel.text_address, kernel.code_address, kernel.name,
         str(kernel.target), repr(kernel.descriptor), waits, full_exec, checks,
+        tuple(sorted(stops)),
     )  # fmt: skip
     entry = cache.load("kernel", inputs)
     if entry is None or not all(map(helpers().load, entry["needs"])):
-        entry = _compile(kernel, waits, full_exec, checks)
+        entry = _compile(kernel, waits, full_exec, checks, stops)
         cache.store("kernel", inputs, entry)
     parsed = program.from_cache(kernel, entry["program"])
     operations = jit.Loaded(entry["operations"]["object"])
@@ -80,9 +87,11 @@ def compile_kernel(
     return CompiledKernel(kernel, parsed, table, tuple(models), atomics, (operations, code), plan)
 
 
-def _compile(kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...]) -> dict[str, Any]:
+def _compile(
+    kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...], stops: frozenset[int]
+) -> dict[str, Any]:
     with _no_collection():
-        parsed = program.build(kernel, waits=waits, full_exec=full_exec)
+        parsed = program.build(kernel, waits=waits, full_exec=full_exec, stops=stops)
         with jit.LOCK, helpers().noting() as needs, functions() as operations:
             text = compile_blocks(parsed, checked_compiler(parsed, checks) if checks else None)
         return {

@@ -7,7 +7,7 @@ every ``s_waitcnt``. Undefined instructions are found here, when the kernel is p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -110,12 +110,13 @@ def from_cache(kernel: KernelInfo, data: list[Any]) -> Program:
     return Program(kernel, blocks)
 
 
-def build(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Program:
+def build(kernel: KernelInfo, *, waits: bool, full_exec: bool, stops: Collection[int] = ()) -> Program:
     """Decode the kernel from its entry and split it into blocks.
 
     Args:
         waits: let a wave stop after every ``s_waitcnt`` too.
         full_exec: every wave starts with all 64 lanes on.
+        stops: addresses before which a wave must be able to stop too.
 
     Raises:
         CodeObjectError: bytes that are no instruction, or a jump out of the kernel's code.
@@ -123,7 +124,7 @@ def build(kernel: KernelInfo, *, waits: bool, full_exec: bool) -> Program:
     """
     reached = _reach(kernel)
     _require_defined(kernel, reached.values())
-    starts = _block_starts(kernel, reached, waits)
+    starts = _block_starts(kernel, reached, waits) | (reached.keys() & set(stops))
     blocks = _blocks(reached, sorted(starts, key=lambda address: (address != kernel.code_address, address)))
     _propagate_modes(blocks, mode.at_entry(kernel, full_exec))
     return Program(kernel, blocks)
