@@ -27,7 +27,7 @@ def main(processor: str = "gfx950", step: int = 1) -> int:
     worst = 0.0
     sizes = list(itertools.product(range(1, LARGEST + 1), repeat=3))[::step]
     for m, n, k in sizes:
-        left, right, out = (np.ascontiguousarray(x) for x in (a[:k, :m], b[:n, :k], c[:n, :m]))
+        left, right, out = (x.copy() for x in (a[:k, :m], b[:n, :k], c[:n, :m]))
         expected = 0.5 * (right.astype(np.float64) @ left) + 1.5 * out.astype(np.float64)
         kernel.launch({"A": left, "B": right, "C": out, "alpha": 0.5, "beta": 1.5})
         # One element alone may cancel: the size of the terms is then what the error is relative to.
