@@ -170,3 +170,8 @@ def f16_value(bits: U32) -> F16:
 def widened(value: Float) -> F64:
     """The same number in f64."""
     return value if isinstance(value, F64) else value.to(F64)
+
+
+def e8m0_value(code: U32) -> F64:
+    """2**(code - 127), NaN for 255 (OCP Microscaling Formats 1.0, E8M0)."""
+    return select(code == 255, F64.const(float("nan")), ((code.to(U64) + 896) << 52).bits_as(F64))

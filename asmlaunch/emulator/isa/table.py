@@ -123,12 +123,17 @@ class Access:
 
 @dataclass(frozen=True)
 class Mfma:
-    """A matrix-core instruction: D[i, j] = C[i, j] + sum over k of A[i, k] * B[k, j].
+    """A matrix-core instruction: D[i, j] = C[i, j] + sum over k of A[i, k] * B[k, j], for each of ``blocks`` blocks.
 
     Attributes:
         m, n, k: shape of one block.
         scaled: the form with an E8M0 scale a 32-element K-block and operand.
         model: how rounding is done; it is reported with every run that uses the instruction.
+        blocks: independent products of that shape.
+        a, b: formats of the operands: "f64", "f32", "xf32", "f16", "bf16", "i8", "fp8", "bf8", or "mx" where CBSZ and
+            BLGP choose among FP8, BF8, FP6, BF6 and FP4.
+        result: type of C and D: "f32", "i32" or "f64".
+        group: elements of K whose exact sum is rounded once; then comes the next group.
     """
 
     mnemonic: str
@@ -137,6 +142,11 @@ class Mfma:
     k: int
     scaled: bool
     model: str
+    blocks: int = 1
+    a: str = "mx"
+    b: str = "mx"
+    result: str = "f32"
+    group: int = 32
 
 
 Definition = Compute | Branch | Control | Access | Mfma
