@@ -20,7 +20,7 @@ from asmlaunch.emulator.isa.matrix import FORMAT_BITS, broadcast_lane, place, re
 from asmlaunch.emulator.isa.modifiers import flushed
 from asmlaunch.emulator.isa.table import Mfma
 from asmlaunch.emulator.lower import I32 as IR32
-from asmlaunch.emulator.lower import LANES_I32, PTR, Lowering, call, given, lanes, overload, splat
+from asmlaunch.emulator.lower import I64, LANES_I32, PTR, Lowering, call, given, lanes, overload, splat
 from asmlaunch.emulator.native.helpers import ROW, VOID, helpers
 from asmlaunch.emulator.state import LANES
 
@@ -62,7 +62,7 @@ class Operand:
 
 
 def number_of(definition: Mfma) -> str:
-    """The type that products are made in: f32 where it holds sums of them exactly, or where single steps are rounded."""
+    """The type that products are made in: f32 where sums of them are exact in it, or where single steps are rounded."""
     return "f32" if definition.a in ("i8", "f32") else "f64"
 
 
@@ -159,9 +159,7 @@ class _Product:
         rows, places = definition.m, [result_place(definition, block, i) for i in range(definition.m)]
         table = self._table([register * ROW * self._dwords() + lane * 4 for register, lane in places])
         with code.loop(rows) as i:
-            offset = code.load(
-                code.at(table, code.builder.mul(code.builder.zext(i, i64(0).type), i64(8))), i64(0).type, 8
-            )
+            offset = code.load(code.at(table, code.builder.mul(code.builder.zext(i, I64), i64(8))), I64, 8)
             total = self._load_row(offset)
             for first in range(0, definition.k, definition.group):
                 total = self._group(block, i, first, b_rows, total)
@@ -172,7 +170,7 @@ class _Product:
 
     def _table(self, values: Sequence[int]) -> ir.Value:
         """Constants in memory, to be read by a running index."""
-        kind = ir.ArrayType(i64(0).type, len(values))
+        kind = ir.ArrayType(I64, len(values))
         module = self._code.builder.module
         table = ir.GlobalVariable(module, kind, module.get_unique_name("places"))
         table.linkage, table.global_constant = "internal", True
@@ -193,7 +191,7 @@ class _Product:
         group, item = place(definition, definition.m, self._form.a, k)
         source = source_block(block, self._form.cbsz, self._form.abid)
         lane = definition.m * (source + definition.blocks * group)
-        step = build.mul(build.zext(i, i64(0).type), i64(self._size))
+        step = build.mul(build.zext(i, I64), i64(self._size))
         address = code.at(code.at(self._a, (item * LANES + lane) * self._size), step)
         return splat(build, code.load(address, self._number, self._size), definition.n)
 
@@ -230,7 +228,7 @@ class _Product:
             return code.load(address, self._row_type(), 4)
         half = ir.VectorType(IR32, self._definition.n)
         low, high = code.load(address, half, 4), code.load(code.at(address, ROW), half, 4)
-        wide = ir.VectorType(i64(0).type, self._definition.n)
+        wide = ir.VectorType(I64, self._definition.n)
         shift = splat(build, i64(32), self._definition.n)
         bits = build.or_(build.zext(low, wide), build.shl(build.zext(high, wide), shift))
         return build.bitcast(bits, self._row_type())
@@ -241,7 +239,7 @@ class _Product:
         if self._definition.result != "f64":
             code.store(row, address, 4)
             return
-        half, wide = ir.VectorType(IR32, self._definition.n), ir.VectorType(i64(0).type, self._definition.n)
+        half, wide = ir.VectorType(IR32, self._definition.n), ir.VectorType(I64, self._definition.n)
         bits = build.bitcast(row, wide)
         code.store(build.trunc(bits, half), address, 4)
         high = build.lshr(bits, splat(build, i64(32), self._definition.n))
@@ -262,11 +260,11 @@ class _Product:
         return found[0], found[1]
 
     def _scale(self, i: ir.Value, k_block: int) -> ir.Value:
-        """The product of both scales for row i and all columns of a K-block: lane row + m * block holds a row's scale."""
+        """The product of both scales for row i and all columns of a K-block: lane row + m * block holds a row's."""
         assert self._factors is not None
         definition, code, build = self._definition, self._code, self._code.builder
         a, b = self._factors
-        step = build.mul(build.zext(i, i64(0).type), i64(8))
+        step = build.mul(build.zext(i, I64), i64(8))
         one = code.load(code.at(code.at(a, definition.m * k_block * 8), step), self._number, 8)
         columns = code.load(code.at(b, definition.n * k_block * 8), self._columns, 8)
         return build.fmul(splat(build, one, definition.n), columns)
