@@ -68,3 +68,24 @@ def test_json(kernel: Path, tmp_path: Path) -> None:
 def test_without_the_machine_code(kernel: Path) -> None:
     assert "last byte" not in run(kernel, "--no-code")
     assert json.loads(run(kernel, "--no-code", "--json"))["machine_code"] is None
+
+
+def test_machine_code_that_cannot_be_read(kernel: Path, tmp_path: Path) -> None:
+    """The rest of the audit is made all the same."""
+    data = kernel.read_bytes()
+    start = data.find(bytes.fromhex("000081bf"))  # s_endpgm
+    broken = tmp_path / kernel.name
+    broken.write_bytes(data[:start] + b"\xff" * 4 + data[start + 4 :])
+    text = run(broken)
+    assert "machine code not analysed: machine code at" in text
+    assert "the caller passes 372 bytes of 384" in text
+
+
+def test_a_jump_that_is_not_followed(kernel: Path, tmp_path: Path) -> None:
+    data = kernel.read_bytes()
+    start = data.find(bytes.fromhex("000081bf"))
+    jumping = tmp_path / kernel.name
+    jumping.write_bytes(data[:start] + bytes.fromhex("041d80be") + data[start + 4 :])  # s_setpc_b64 s[4:5]
+    text = run(jumping)
+    assert "jumps to an unknown address" in text
+    assert "unknown" in line(text, "stride_D0")
