@@ -82,6 +82,9 @@ def _one(value: Value, given: Mapping[str, Any], done: dict[int, Any]) -> Any:
         info = np.iinfo(dtype)
         wide = np.where(np.isnan(args[0]), 0, np.trunc(args[0].astype(np.float64)))
         return np.clip(wide, info.min, info.max).astype(dtype)
+    if value.op == "ctpop":
+        bits = np.unpackbits(np.ascontiguousarray(args[0])[..., None].view(np.uint8), axis=-1)
+        return bits.sum(axis=-1, dtype=dtype)
     if value.op in ("shuffle", "read_lane"):
         return np.broadcast_to(args[0], (LANES,))[np.broadcast_to(args[1], (LANES,))]
     raise NotConstantError(value.op)
