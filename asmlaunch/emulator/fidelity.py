@@ -2,7 +2,7 @@
 
 The counts come from how often each block ran, so they cost nothing an instruction. What an approximate value reaches
 is found afterwards, by data flow over the kernel's registers: it holds for every run through the blocks that ran, so
-"no" is a proof and "yes" means "on some path through them".
+what it does not list did not happen, and what it lists happens on some path through them.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ class Approximation:
 
 @dataclass(frozen=True)
 class Reach:
-    """Where approximate values may go: instruction texts with their addresses; empty is a proof that they do not.
+    """Where approximate values may go: instruction texts with their addresses.
+
+    Empty is a proof that they do not, within a wave; with ``through_memory`` another wave may load what one has stored.
 
     Attributes:
         addresses: memory instructions whose address depends on one.
         branches: branches, and writes of EXEC, that depend on one.
         synchronisation: barriers that a wave reaches or not because of one.
-        through_memory: whether one was stored, so that a later load could bring it back: the analysis treats all loads
-            after that as approximate.
+        through_memory: whether one was stored. Every later load of the same wave counts as approximate then.
     """
 
     addresses: tuple[str, ...] = ()
@@ -206,8 +207,8 @@ def _cached_reach(key: _Identity, ran: tuple[int, ...], sources: frozenset[str])
 def reach(program: Program, ran: Sequence[int], sources: frozenset[str]) -> Reach:
     """Where values made by ``sources`` may go in the blocks ``ran``.
 
-    Registers are followed one by one. Memory is one place: a store of an approximate value makes every later load
-    approximate. A register written under a partial EXEC keeps what it had.
+    Registers are followed one by one. Memory is one place: a store of an approximate value makes every later load of the
+    wave approximate. A register written under a partial EXEC keeps what it had.
     """
     blocks = {index: program.blocks[index] for index in ran}
     entry: dict[int, frozenset[Place]] = {index: frozenset() for index in ran}
@@ -230,9 +231,10 @@ def reach(program: Program, ran: Sequence[int], sources: frozenset[str]) -> Reac
                 operands = memory_operands(instruction, definition)
                 if tainted.intersection(operands.address):
                     found["addresses"][where] = None
-                if definition.kind != "load":
-                    through_memory |= bool(tainted.intersection(operands.data))
-                dirty = through_memory
+                if definition.kind != "load" and tainted.intersection(operands.data):
+                    through_memory = True
+                    tainted.add(_MEMORY)
+                dirty |= _MEMORY in tainted
             dirty |= instruction.mnemonic in sources
             for place in writes(instruction):
                 if dirty:
@@ -244,9 +246,6 @@ def reach(program: Program, ran: Sequence[int], sources: frozenset[str]) -> Reac
         for successor in blocks[index].successors:
             if successor in blocks and not tainted <= entry[successor]:
                 entry[successor] |= tainted
-                pending.append(successor)
-            elif successor in blocks and through_memory and _MEMORY not in entry[successor]:
-                entry[successor] |= {_MEMORY}
                 pending.append(successor)
     barriers = _controlled_barriers(program, blocks, decided)
     return Reach(tuple(found["addresses"]), tuple(found["branches"]), barriers, through_memory)

@@ -164,7 +164,8 @@ UNINITIALISED = [
     Fault(
         "a condition of a selection is undefined", "uninitialised", "stores a value that nobody has written",
         START + "v_mov_b32 v3, 1\n v_mov_b32 v4, 2\n v_cndmask_b32 v2, v3, v4, s[20:21]" + STORE,
-        START + "s_mov_b64 s[20:21], 5\n v_mov_b32 v3, 1\n v_mov_b32 v4, 2\n v_cndmask_b32 v2, v3, v4, s[20:21]" + STORE,
+        START + "s_mov_b64 s[20:21], 5\n v_mov_b32 v3, 1\n v_mov_b32 v4, 2\n v_cndmask_b32 v2, v3, v4, s[20:21]"
+        + STORE,
     ),
 ]  # fmt: skip
 
@@ -225,7 +226,8 @@ STOPS = [
 
 KERNARG = [
     Fault(
-        "an argument that the caller has not set decides", "kernarg", r"s_load_dword .*argument bytes 0x10..0x13 \(count\)",
+        "an argument that the caller has not set decides", "kernarg",
+        r"s_load_dword .*argument bytes 0x10..0x13 \(count\)",
         START + "s_load_dword s20, s[0:1], 0x10\n s_waitcnt lgkmcnt(0)\n v_mov_b32 v2, s20" + STORE,
         launch={"unset": [(16, 20)]}, options={"arguments": "x out count:u32"}, also=("uninitialised",),
     ),
@@ -257,10 +259,10 @@ ALIGNMENT = [
     ),
     Fault(
         "eight bytes of LDS at a multiple of four", "alignment", "ds_read_b64.*not aligned",
-        START + "v_mov_b32 v2, 0\n v_mov_b32 v4, 4\n ds_write_b32 v1, v2\n ds_read_b64 v[6:7], v4\n s_waitcnt lgkmcnt(0)"
-        "\n v_mov_b32 v2, v6" + STORE,
-        START + "v_mov_b32 v2, 0\n v_mov_b32 v4, 8\n ds_write_b32 v1, v2\n ds_read_b64 v[6:7], v4\n s_waitcnt lgkmcnt(0)"
-        "\n v_mov_b32 v2, v6" + STORE,
+        START + "v_mov_b32 v2, 0\n v_mov_b32 v4, 4\n ds_write_b32 v1, v2\n ds_read_b64 v[6:7], v4\n"
+        "s_waitcnt lgkmcnt(0)\n v_mov_b32 v2, v6" + STORE,
+        START + "v_mov_b32 v2, 0\n v_mov_b32 v4, 8\n ds_write_b32 v1, v2\n ds_read_b64 v[6:7], v4\n"
+        "s_waitcnt lgkmcnt(0)\n v_mov_b32 v2, v6" + STORE,
         options={"lds": 256},
     ),
     Fault(
@@ -345,8 +347,8 @@ WAITS = [
         r"ds_read_b32.*before .*ds_write_b32.* of wave \d is sure to have arrived",
         START + "ds_write_b32 v1, v0\n s_barrier\n v_xor_b32 v4, 0x100, v1\n ds_read_b32 v2, v4\n s_waitcnt lgkmcnt(0)"
         + STORE,
-        START + "ds_write_b32 v1, v0\n s_waitcnt lgkmcnt(0)\n s_barrier\n v_xor_b32 v4, 0x100, v1\n ds_read_b32 v2, v4\n"
-        "s_waitcnt lgkmcnt(0)" + STORE,
+        START + "ds_write_b32 v1, v0\n s_waitcnt lgkmcnt(0)\n s_barrier\n v_xor_b32 v4, 0x100, v1\n"
+        "ds_read_b32 v2, v4\n s_waitcnt lgkmcnt(0)" + STORE,
         block=128, options={"lds": 512}, elements=(128, 128),
     ),
 ]  # fmt: skip
@@ -358,13 +360,15 @@ _TWO_WAVES: dict[str, Any] = {"block": 128, "options": {"lds": 512}, "elements":
 RACES = [
     Fault(
         "no barrier between writing LDS and reading it", "races", r"LDS byte \d+, as .*ds_\w+.* of wave \d does",
-        START + _EXCHANGE.format("") + _WAIT + STORE, START + _EXCHANGE.format("s_barrier") + _WAIT + STORE, **_TWO_WAVES,
+        START + _EXCHANGE.format("") + _WAIT + STORE,
+        START + _EXCHANGE.format("s_barrier") + _WAIT + STORE, **_TWO_WAVES,
         also=("uninitialised",),
     ),
     Fault(
         "no barrier before LDS is used again", "races", r"ds_write_b32.*writes LDS byte \d+, as .*ds_read_b32",
         START + _EXCHANGE.format("s_barrier") + _WAIT + "ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)" + STORE,
-        START + _EXCHANGE.format("s_barrier") + _WAIT + "s_barrier\n ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)" + STORE,
+        START + _EXCHANGE.format("s_barrier") + _WAIT + "s_barrier\n ds_write_b32 v1, v2\n s_waitcnt lgkmcnt(0)"
+        + STORE,
         **_TWO_WAVES,
     ),
     Fault(
@@ -406,7 +410,8 @@ RACES = [
 
 BARRIERS = [
     Fault(
-        "one of two waves passes the barrier by", "barriers", r"s_endpgm.*ends after \d barriers, another wave of its workgroup after \d",
+        "one of two waves passes the barrier by", "barriers",
+        r"s_endpgm.*ends after \d barriers, another wave of its workgroup after \d",
         START + WAVE + "v_mov_b32 v2, 1\n s_cmp_eq_u32 s12, 1\n s_cbranch_scc1 .Ldone\n s_barrier\n .Ldone:" + STORE,
         START + WAVE + "v_mov_b32 v2, 1\n s_cmp_eq_u32 s12, 1\n s_cbranch_scc1 .Ldone\n .Ldone:\n s_barrier" + STORE,
         block=128, elements=(64, 128),

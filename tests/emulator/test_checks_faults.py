@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator.faults import FAULTS, STOPS, Fault
+from emulator.toolkit import build
 
 from asmlaunch import errors
 from asmlaunch.devices import LaunchResult
-from emulator.faults import FAULTS, STOPS, Fault
-from emulator.toolkit import build
 
 
 def launch(fault: Fault, body: str) -> LaunchResult:

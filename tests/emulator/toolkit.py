@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
+from emulator.assembler import assemble_object
 
 from asmlaunch.codeobject import CodeObject, KernelInfo
 from asmlaunch.codeobject.descriptor import SIZE, parse_descriptor
@@ -13,7 +14,6 @@ from asmlaunch.codeobject.metadata import find_note, parse_metadata
 from asmlaunch.codeobject.target import TargetId
 from asmlaunch.devices.select import open_device
 from asmlaunch.module import Module
-from emulator.assembler import assemble_object
 
 #: Where the code is taken to lie.
 ADDRESS = 0x1000

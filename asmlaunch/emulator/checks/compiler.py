@@ -105,7 +105,8 @@ class CheckedBlockCompiler(ShadowedMemory):
     def _mfma(self, instruction: Instruction, definition: Mfma) -> None:
         c, d = instruction.operands[3], instruction.operands[0]
         assert isinstance(d, Register)
-        numerics = "numerics" in self._plan.checks and instruction.mnemonic.startswith(("v_mfma_f32", "v_mfma_scale_f32"))
+        floats = instruction.mnemonic.startswith(("v_mfma_f32", "v_mfma_scale_f32"))
+        numerics = floats and "numerics" in self._plan.checks
         masks = self._code.local(I64, d.count) if numerics else None
         if masks is not None:
             self._remember_nans(c, masks, d.count)

@@ -1,0 +1,133 @@
+"""Choosing checks, what they cost when they are off, and the parts of a finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.toolkit import build
+
+import asmlaunch
+from asmlaunch.emulator.checks import CHECKS, select
+from asmlaunch.emulator.checks.waits import Wait, wait_of
+from asmlaunch.emulator.compile import compile_blocks
+from asmlaunch.emulator.decode import parse
+from asmlaunch.emulator.report import named_lanes
+
+UNDEFINED = """
+    s_load_dwordx2 s[6:7], s[0:1], 0x0
+    v_lshlrev_b32 v1, 2, v0
+    s_waitcnt lgkmcnt(0)
+    global_store_dword v1, v5, s[6:7]
+"""
+
+
+def launch(body: str, **options: Any) -> Any:
+    return build(body, "out").launch({"out": np.zeros((4, 16), np.uint32)}, grid=1, block=64, **options)
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        ("all", tuple(CHECKS)),
+        ("off", ()),
+        ("bounds", ("bounds",)),
+        ("races, waits", ("waits", "races")),
+        (["numerics"], ("numerics",)),
+        ([], ()),
+    ],
+)
+def test_choosing(names: Any, chosen: tuple[str, ...]) -> None:
+    assert select(names) == chosen
+
+
+def test_a_check_that_there_is_not() -> None:
+    with pytest.raises(asmlaunch.errors.LaunchError, match="checks: got rases.*need all, off, or some of bounds"):
+        launch(UNDEFINED, checks="rases")
+
+
+def test_by_default_only_bounds() -> None:
+    result = launch(UNDEFINED)
+    assert result.findings == ()
+    assert result.fidelity.checks == ("bounds",)
+
+
+def test_off_leaves_nothing_in_the_code() -> None:
+    from asmlaunch.emulator import program
+
+    kernel = build(UNDEFINED, "out").info
+    text = compile_blocks(program.build(kernel, waits=False, full_exec=True))
+    assert "check_" not in text
+
+
+def test_the_parts_of_a_finding() -> None:
+    (finding,) = launch(UNDEFINED, checks="uninitialised").findings
+    assert finding.kind == "uninitialised"
+    assert finding.severity == "error"
+    assert (finding.kernel, finding.text) == ("kernel", "global_store_dword v1, v5, s[6:7]")
+    assert finding.address is not None
+    assert (finding.workgroup, finding.wave, finding.lanes) == ((0, 0, 0), 0, tuple(range(64)))
+    assert (finding.argument, finding.count) == ("out", 1)
+    assert "byte 0 of out (row 0, column 0; 256 bytes)" in finding.message
+    assert finding.to_json()["lanes"] == tuple(range(64))
+
+
+def test_repeated_findings_are_counted() -> None:
+    body = (
+        UNDEFINED.replace("global_store", "s_movk_i32 s8, 5\n.Lagain:\n global_store")
+        + """
+        s_sub_u32 s8, s8, 1
+        s_cmp_lg_u32 s8, 0
+        s_cbranch_scc1 .Lagain
+    """
+    )
+    (finding,) = launch(body, checks="all").findings
+    assert finding.count == 5
+    assert finding.message.endswith("(5x)")
+
+
+@pytest.mark.parametrize(
+    ("text", "wait"),
+    [
+        ("s_waitcnt vmcnt(3)", Wait(vm=3)),
+        ("s_waitcnt lgkmcnt(0)", Wait(lgkm=0)),
+        ("s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)", Wait(0, 0)),
+        ("s_waitcnt 0xc07f", Wait(vm=63, lgkm=0)),
+        ("s_waitcnt 0xf70", Wait(vm=0, lgkm=15)),
+    ],
+)
+def test_what_a_wait_waits_for(text: str, wait: Wait) -> None:
+    assert wait_of(parse(text)) == wait
+
+
+def test_lanes_as_ranges() -> None:
+    assert named_lanes((0, 1, 2, 5)) == "lanes 0-2, 5"
+    assert named_lanes((7,)) == "lane 7"
+
+
+@pytest.mark.parametrize("schedule", ["barrier", "lockstep"])
+@pytest.mark.parametrize("resident", [1, 3])
+def test_several_workgroups_at_once(schedule: str, resident: int) -> None:
+    """Shadows are kept apart by wave and workgroup: what one has defined, another has not."""
+    body = """
+        s_load_dwordx2 s[6:7], s[0:1], 0x0
+        s_lshl_b32 s8, s2, 9
+        v_lshlrev_b32 v1, 2, v0
+        v_add_u32 v3, s8, v1
+        s_cmp_eq_u32 s2, 1
+        s_cbranch_scc1 .Lskip
+        ds_write_b32 v1, v0
+        s_waitcnt lgkmcnt(0)
+    .Lskip:
+        s_barrier
+        v_xor_b32 v4, 0x100, v1
+        ds_read_b32 v2, v4
+        s_waitcnt lgkmcnt(0)
+        global_store_dword v3, v2, s[6:7]
+    """
+    out = np.zeros(4 * 128, np.uint32)
+    result = build(body, "out", lds=512).launch(
+        {"out": out}, grid=4, block=128, checks="all", schedule=schedule, resident=resident
+    )
+    assert {(finding.kind, finding.workgroup) for finding in result.findings} == {("uninitialised", (1, 0, 0))}
