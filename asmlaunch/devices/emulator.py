@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Sequence
@@ -81,14 +80,14 @@ class EmulatorDevice:
             UnsupportedInstructionError: instructions that are not defined.
         """
         from asmlaunch.emulator.checks import COMPILED
-        from asmlaunch.emulator.prepare import compile_kernel
+        from asmlaunch.emulator.prepare import compile_kernel, identity
 
         if kernel.target.processor not in PROCESSORS:
             raise TargetError(
                 f"target of kernel {kernel.name}", got=kernel.target, need=f"one of {self.describe()} for the emulator"
             )
         compiled_in = tuple(name for name in checks if name in COMPILED)
-        key = hashlib.sha256(kernel.text).hexdigest(), kernel.name, waits, full_exec, compiled_in, stops
+        key = identity(kernel, waits, full_exec, compiled_in)
         with self._lock:
             if key not in self._prepared:
                 self._prepared[key] = compile_kernel(
