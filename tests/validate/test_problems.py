@@ -17,6 +17,12 @@ from asmlaunch.validate.problems.topksoftmax import Sizes
 #: One kernel a family and one problem each; what is left is for the sweep.
 SAMPLE = [
     ("f4gemm", "gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128.co", 0),
+    ("bf16gemm", "gfx942/bf16gemm/bf16gemm_outf32_tn_32x64_pf3.co", 1),
+    ("bf16gemm", "gfx950/bf16gemm/bf16gemm_outf32_tn_32x64_pf3.co", 3),
+    ("i8gemm", "gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_128x128.co", 2),
+    ("gemm_a8w8_m128", "gfx942/gemm_a8w8_m128_noSplitK.co", 0),
+    ("fp8_block_scale", "gfx950/f8_block_scale_mi350_x32.co", 0),
+    ("flatmm", "gfx942/flatmm_uk_gfx9_f16f8_128x256x128_1x4x1_16x16x32.co", 0),
     ("topksoftmax", "gfx942/topksoftmax/topksoftmax_4x128x6.co", 2),
     ("layer_norm", "gfx942/layer_norm_qnt.co", 0),
     ("all_reduce", "gfx942/all_reduce.co", 0),
@@ -33,6 +39,11 @@ def run(path: Path, case: str | int = 0, check: bool = True, **options: object) 
     return definition.run(
         kernel, cases[case] if isinstance(case, int) else cases[0].changed(case), check=check, **options
     )
+
+
+def test_the_sample_has_every_family() -> None:
+    """All but those whose objects are not AITER's."""
+    assert {family for family, _, _ in SAMPLE} == set(DEFINITIONS) - {"sgemm"}
 
 
 @pytest.mark.parametrize(("family", "file", "case"), SAMPLE, ids=[file.split("/")[-1] for _, file, _ in SAMPLE])
