@@ -39,7 +39,8 @@ app = typer.Typer(
     A code object holds machine code and a description of its arguments, but no source. These commands show
     what is inside one (**inspect**), read and compare the argument bytes that a launch passes (**hexdump**,
     **diff**), say what is wrong with them (**audit**), and run a kernel to check its numbers (**verify**) or all of
-    a family's (**sweep**), on the CPU when there is no AMD GPU.
+    a family's (**sweep**), on the CPU when there is no AMD GPU. **capture** records what another program launches,
+    to look at it (**show**) or run it again (**replay**).
     """,
 )
 app.command("inspect")(inspect.inspect)
