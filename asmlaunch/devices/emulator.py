@@ -87,7 +87,7 @@ class EmulatorDevice:
                 f"target of kernel {kernel.name}", got=kernel.target, need=f"one of {self.describe()} for the emulator"
             )
         compiled_in = tuple(name for name in checks if name in COMPILED)
-        key = identity(kernel, waits, full_exec, compiled_in)
+        key = identity(kernel, waits, full_exec, compiled_in, stops)
         with self._lock:
             if key not in self._prepared:
                 self._prepared[key] = compile_kernel(

@@ -44,7 +44,9 @@ class CompiledKernel:
     plan: Plan | None = None
 
 
-def identity(kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...]) -> tuple[object, ...]:
+def identity(
+    kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...], stops: frozenset[int]
+) -> tuple[object, ...]:
     """All that the compiled code of a kernel depends on."""
     return (
         hashlib.sha256(kernel.text).hexdigest(), kernel.text_address, kernel.code_address, kernel.name,
@@ -74,7 +76,7 @@ def compile_kernel(
         UnsupportedInstructionError: an instruction, modifier or mode that the emulator does not define; names all of
         them.
     """
-    inputs = identity(kernel, waits, full_exec, checks)
+    inputs = identity(kernel, waits, full_exec, checks, stops)
     entry = cache.load("kernel", inputs)
     if entry is None or not all(map(helpers().load, entry["needs"])):
         entry = _compile(kernel, waits, full_exec, checks, stops)
