@@ -22,6 +22,28 @@ _SIMPLE: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+def _bits(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """The bits of unsigned integers, lowest first, along a new last axis."""
+    width = 8 * values.dtype.itemsize
+    bits: NDArray[np.bool_] = (values[..., None] >> np.arange(width, dtype=values.dtype) & 1) != 0
+    return bits
+
+
+def _first_one(bits: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The place of the first one, or the width."""
+    return np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
+
+
+#: Operations of one argument.
+_ONE: dict[str, Callable[[Any], Any]] = {
+    "ctpop": lambda a: _bits(a).sum(-1),
+    "cttz": lambda a: _first_one(_bits(a)),
+    "ctlz": lambda a: _first_one(_bits(a)[..., ::-1]),
+    "bitreverse": lambda a: np.packbits(_bits(a)[..., ::-1], axis=-1, bitorder="little").view(a.dtype)[..., 0],
+    "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint,
+}  # fmt: skip
+
+
 class NotConstantError(Exception):
     """The value depends on something that is not known when the kernel is prepared."""
 
@@ -72,6 +94,10 @@ def _one(value: Value, given: Mapping[str, Any], done: dict[int, Any]) -> Any:
         return np.asarray(value.attr, dtype)[args[0]]
     if value.op in _SIMPLE:
         return _SIMPLE[value.op](*args)
+    if value.op in _ONE:
+        return np.asarray(_ONE[value.op](args[0])).astype(dtype)
+    if value.op == "table":
+        return np.asarray(value.attr, dtype)[args[0]]
     if value.op == "select":
         return np.where(args[0], args[1], args[2])
     if value.op == "bitcast":
