@@ -43,7 +43,7 @@ def test_choosing(names: Any, chosen: tuple[str, ...]) -> None:
 
 
 def test_a_check_that_there_is_not() -> None:
-    with pytest.raises(asmlaunch.errors.LaunchError, match="checks: got rases.*need all, off, or some of bounds"):
+    with pytest.raises(asmlaunch.errors.LaunchError, match=r"checks: got rases.*need all, off, or some of bounds"):
         launch(UNDEFINED, checks="rases")
 
 

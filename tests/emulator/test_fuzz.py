@@ -1,4 +1,4 @@
-"""A short run of ``tests/corpus/emulator_fuzz.py``, in a process of its own: an access outside the arrays would end it."""
+"""A short run of ``tests/corpus/emulator_fuzz.py``, alone in a process: an access outside the arrays would end it."""
 
 from __future__ import annotations
 

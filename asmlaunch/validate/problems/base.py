@@ -202,6 +202,7 @@ class Outcome:
             "passed": self.passed,
             "findings": list(self.findings),
             "instructions": self.instructions,
+            "fidelity": [launch.fidelity.to_json() for launch in self.launches if launch.fidelity],
             "seconds": self.seconds,
         }
 
