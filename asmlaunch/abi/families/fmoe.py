@@ -24,7 +24,6 @@ from asmlaunch.abi.families.base import (
     ptr,
     rows_nbytes,
     slots,
-    words,
 )
 from asmlaunch.abi.schema import Symbol, extent
 from asmlaunch.codeobject import KernelInfo
@@ -38,12 +37,19 @@ _ANONYMOUS = {
 }
 
 
+def _full_name(kernel: KernelInfo) -> str:
+    """A name that says what the kernel is: its own, or the one in ``_ANONYMOUS``."""
+    name = plain_name(kernel.name)
+    return _ANONYMOUS.get(hashlib.sha256(kernel.code).hexdigest()[:16], name) if name == "fmoe_kernel_func" else name
+
+
+def _where(pattern: str, changes: Mapping[str, Mapping[str, Any]]) -> Variant:
+    return Variant("", changes, lambda kernel: re.search(pattern, _full_name(kernel)) is not None)
+
+
 def _derived(kernel: KernelInfo, _: Mapping[str, Any]) -> dict[str, Any]:
-    name, parts = plain_name(kernel.name), words(kernel)
-    anonymous = name == "fmoe_kernel_func"
-    if anonymous:
-        name = _ANONYMOUS.get(hashlib.sha256(kernel.code).hexdigest()[:16], name)
-        parts = frozenset(name.split("_"))
+    name, anonymous = _full_name(kernel), plain_name(kernel.name) == "fmoe_kernel_func"
+    parts = frozenset(name.split("_"))
     columns = re.search(r"(?:subGU_|32x)(\d+)", name)
     f16_output = bool(parts & {"fp16", "f16"}) and not anonymous
     return {
@@ -129,12 +135,12 @@ FAMILY = Family(
         num("ps_deno", "chunks of a persistent workgroup", live=False),
     ),
     variants=(
-        Variant("noquant", dict.fromkeys(_SCALES, _DEAD)),
-        Variant("multix|smf|[iI]nt8_g1u0", dict.fromkeys(("ptr_SMQ", "eSMQs", "topk"), _LIVE)),
-        Variant("smf", {"topk": _DEAD}),
-        Variant("g1u0", {"inter_dim": {"live": False}}),
-        Variant("int4fp8", {"ptr_SMQ": _LIVE}),
-        Variant("_ps(_|$)", {"total_tgs": _LIVE, "ps_deno": _LIVE, "token_cnt": _DEAD}),
+        _where("noquant", dict.fromkeys(_SCALES, _DEAD)),
+        _where("multix|smf|[iI]nt8_g1u0", dict.fromkeys(("ptr_SMQ", "eSMQs", "topk"), _LIVE)),
+        _where("smf", {"topk": _DEAD}),
+        _where("g1u0", {"inter_dim": {"live": False}}),
+        _where("int4fp8", {"ptr_SMQ": _LIVE, "eSMQs": _LIVE}),
+        _where("_ps(_|$)", {"total_tgs": _LIVE, "ps_deno": _LIVE, "token_cnt": _DEAD}),
     ),
     symbols=(Symbol("blocks", "blocks of 32 sorted rows", derive=(extent("SEP", 0),)),),
     grid=_grid,
