@@ -66,12 +66,16 @@ def select(code_object: CodeObject, device: str | Device | None = None) -> Devic
 
 
 def _first_hip_device(code_object: CodeObject) -> Device | None:
-    """The first HIP device that can run the object; None without hip-python, runtime or such a device."""
+    """The first HIP device that can run the object; None without hip-python, runtime or such a device.
+
+    Raises:
+        DeviceError: there is a runtime that cannot be used (a second one, a fork); the emulator would hide that.
+    """
     from asmlaunch.devices import hip
 
     try:
         count = hip.device_count()
-    except DeviceError as error:
+    except hip.NoGpuError as error:
         log.debug("no HIP device: %s", error)
         return None
     candidates = (hip.open_hip_device(ordinal) for ordinal in range(count))

@@ -29,10 +29,10 @@ def device_count() -> int:
     """Number of AMD GPUs this process sees.
 
     Raises:
-        DeviceError: hip-python or the HIP runtime is missing, or it finds no device.
+        NoGpuError: hip-python or the HIP runtime is missing, or it finds no device. DeviceError: HIP cannot be used in
+            this process (two runtimes, a fork).
     """
-    count: int = runtime().call("hipGetDeviceCount")
-    return count
+    return runtime().device_count()
 
 
 opened: dict[int, HipDevice] = {}

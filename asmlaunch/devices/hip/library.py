@@ -17,6 +17,12 @@ from types import ModuleType
 
 from asmlaunch.errors import DeviceError
 
+
+class NoGpuError(DeviceError):
+    """There is no GPU to use here: no hip-python, no runtime, or no device. Choosing a device passes over it quietly;
+    anything else that is wrong with HIP is an error even where the emulator could run the object."""
+
+
 _INSTALL = "install ROCm's HIP runtime, or use device='emulator', which needs no GPU"
 _SONAMES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
 
@@ -25,12 +31,12 @@ def bind() -> ModuleType:
     """hip-python's ``hip`` module, bound to the one HIP runtime of this process.
 
     Raises:
-        DeviceError: hip-python or libamdhip64 is missing, or two different libamdhip64 are loaded.
+        NoGpuError: hip-python or libamdhip64 is missing. DeviceError: two different libamdhip64 are loaded.
     """
     try:
         from hip import hip
     except ImportError as error:
-        raise DeviceError(
+        raise NoGpuError(
             "hip-python is not installed",
             need="it to reach an AMD GPU",
             hint="pip install 'asmlaunch[hip]', or use device='emulator'",
@@ -81,7 +87,7 @@ def _open_runtime() -> Path:
         mapped = mapped_runtimes()
         if mapped:
             return mapped[0]
-    raise DeviceError("no HIP runtime (libamdhip64.so) on this machine", got="; ".join(failures[:1]), hint=_INSTALL)
+    raise NoGpuError("no HIP runtime (libamdhip64.so) on this machine", got="; ".join(failures[:1]), hint=_INSTALL)
 
 
 def _candidates() -> Iterator[str]:

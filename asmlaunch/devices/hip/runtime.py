@@ -46,7 +46,7 @@ class Runtime:
         self.hip = library.bind()
         self.pid = os.getpid()
         self._fills_structures = "prop" in inspect.signature(self.hip.hipGetDeviceProperties).parameters
-        self.call("hipInit", 0)
+        self._or_no_gpu("hipInit", 0)
         library.refuse_two()
 
     def call(self, function: str, *args: Any) -> Any:
@@ -59,6 +59,22 @@ class Runtime:
         if code:
             raise self.failed(function, code)
         return results[0] if len(results) == 1 else tuple(results) or None
+
+    def device_count(self) -> int:
+        """Number of devices.
+
+        Raises:
+            NoGpuError: there is none.
+        """
+        count: int = self._or_no_gpu("hipGetDeviceCount")
+        return count
+
+    def _or_no_gpu(self, function: str, *args: Any) -> Any:
+        """:meth:`call` for the functions that fail where there is no device."""
+        try:
+            return self.call(function, *args)
+        except DeviceError as error:
+            raise library.NoGpuError(error.what, got=error.got, hint=error.hint) from error
 
     def failed(self, function: str, code: Any) -> DeviceError:
         """The error for a code that ``function`` returned; the runtime's sticky error is cleared."""
