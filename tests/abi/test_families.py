@@ -41,8 +41,8 @@ COUNTS = {
     "fmoe": 1689,
     "fmoe_2stages": 368,
 }
-#: Families that no object of the wheel belongs to: newer or older than it.
-ABSENT = {"pa_ps", "fmha_v3_bwd_odo_208", "fmha_v3_bwd_odo_256", "fmha_v3_bwd_dq_convert"}
+#: Families that no object of the wheel belongs to: newer or older than it, or not of its makers.
+ABSENT = {"sgemm", "pa_ps", "fmha_v3_bwd_odo_208", "fmha_v3_bwd_odo_256", "fmha_v3_bwd_dq_convert"}
 
 
 def get(kernels: Path, path: str) -> KernelInfo:
