@@ -163,14 +163,41 @@ def parse_operand(text: str) -> Operand:
     return Word(text)
 
 
+def _swizzle(name: str, arguments: list[str]) -> int:
+    """The offset of ds_swizzle that LLVM writes as a pattern (LLVM AMDGPU operand syntax, "swizzle pattern")."""
+    if name == "BITMASK_PERM":
+        keep = flip = force = 0
+        for char in arguments[0].strip('"'):
+            keep, flip, force = (
+                2 * mask + (char in chars) for mask, chars in ((keep, "pi"), (flip, "i"), (force, "1"))
+            )
+        return keep | force << 5 | flip << 10
+    numbers = [int(argument, 0) for argument in arguments]
+    if name == "QUAD_PERM":
+        return 0x8000 | sum(number << (2 * place) for place, number in enumerate(numbers))
+    if name == "BROADCAST":
+        return 32 - numbers[0] | numbers[1] << 5
+    if name == "SWAP":
+        return 31 | numbers[0] << 10
+    if name == "REVERSE":
+        return 31 | numbers[0] - 1 << 10
+    if name == "FFT":
+        return 0xE000 | numbers[0]
+    assert name == "ROTATE", name
+    return 0xC000 | numbers[0] << 10 | numbers[1] << 5
+
+
 def _parse_modifier(word: str) -> tuple[str, Any]:
+    if match := re.fullmatch(r"offset:swizzle\((\w+),(.*)\)", word):
+        return "offset", _swizzle(match[1], match[2].split(","))
     if match := _CALL.match(word):
         return match[1], int(match[2], 0)
     name, colon, value = word.partition(":")
     if not colon:
         return name, True
     if value.startswith("["):
-        return name, tuple(int(item, 0) for item in value[1:-1].split(","))
+        items = value[1:-1].split(",")
+        return name, tuple(int(item, 0) if _NUMBER.match(item) else item for item in items)
     return name, int(value, 0) if _NUMBER.match(value) else value
 
 
@@ -223,6 +250,7 @@ class Disassembler:
         self._context = disassembler.LLVMCreateDisasmCPUFeatures(
             b"amdgcn-amd-amdhsa", processor.encode(), b"", None, 0, None, None
         )
+        self._line = ctypes.create_string_buffer(1024)
         self.processor = processor
 
     def text(self, code: bytes, address: int) -> list[tuple[int, int, str]]:
@@ -232,20 +260,12 @@ class Disassembler:
             CodeObjectError: bytes that are no instruction of this processor.
         """
         source = ctypes.create_string_buffer(code, len(code))
-        base, line = ctypes.addressof(source), ctypes.create_string_buffer(1024)
         decoded, offset = [], 0
         while offset < len(code):
-            size = self._api.LLVMDisasmInstruction(
-                self._context, base + offset, len(code) - offset, address + offset, line, len(line)
+            size, text = self._decode(
+                code[offset : offset + _LONGEST], ctypes.addressof(source) + offset, address + offset
             )
-            if size == 0:
-                raise CodeObjectError(
-                    f"machine code at {address + offset:#x}",
-                    got=code[offset : offset + 8].hex(" "),
-                    need=f"an instruction of {self.processor}",
-                    hint="the code object is damaged, or is for another processor",
-                )
-            decoded.append((address + offset, size, line.value.decode().strip()))
+            decoded.append((address + offset, size, text))
             offset += size
         return decoded
 
@@ -255,11 +275,18 @@ class Disassembler:
         Raises:
             CodeObjectError: bytes that are no instruction of this processor.
         """
-        window = code[:20]
-        source, line = ctypes.create_string_buffer(window, len(window)), ctypes.create_string_buffer(1024)
-        size = self._api.LLVMDisasmInstruction(
-            self._context, ctypes.addressof(source), len(window), address, line, len(line)
-        )
+        window = code[:_LONGEST]
+        source = ctypes.create_string_buffer(window, len(window))
+        size, text = self._decode(window, ctypes.addressof(source), address)
+        return parse(text, address, size)
+
+    def _decode(self, window: bytes, pointer: int, address: int) -> tuple[int, str]:
+        """Size and text of the instruction that ``window`` starts with; its bytes lie at ``pointer``."""
+        size = 0
+        if not _ends_llvm(window):
+            size = self._api.LLVMDisasmInstruction(
+                self._context, pointer, len(window), address, self._line, len(self._line)
+            )
         if size == 0:
             raise CodeObjectError(
                 f"machine code at {address:#x}",
@@ -267,4 +294,38 @@ class Disassembler:
                 need=f"an instruction of {self.processor}",
                 hint="the code object is damaged, or is for another processor",
             )
-        return parse(line.value.decode(), address, size)
+        return size, self._line.value.decode().strip()
+
+
+#: Bytes of the longest instruction.
+_LONGEST = 20
+_SDWA = 0xF9  # the number of the first operand that announces an SDWA dword
+_LITERAL = 0xFF  # and the one that announces a literal
+
+
+def _ends_llvm(window: bytes) -> bool:
+    """Whether LLVM's disassembler ends the process on these bytes, which are no instruction of any gfx9.
+
+    Seen with LLVM 22: a literal as an operand of VOP3 or as SOFFSET of MUBUF and MTBUF, which have no place for it,
+    matrix operands of F8F6F4 that are not VGPRs, and part 7 of a register in SDWA (manual, "Instruction formats").
+    """
+    words = struct.unpack(f"<{len(window) // 4}I", window[: len(window) // 4 * 4])
+    if len(words) < 2:
+        return False
+    first, second = words[:2]
+    if first >> 31 == 0 and first & 0x1FF == _SDWA:
+        compare = first >> 25 == 0b0111110  # its second byte names a register instead
+        parts = [second >> 16 & 7, second >> 24 & 7, *([] if compare else [second >> 8 & 7])]
+        return 7 in parts
+    kind = first >> 26
+    if kind in (0b111000, 0b111010):
+        return second >> 24 == _LITERAL
+    if kind != 0b110100:
+        return False
+    if first >> 16 == 0xD3AC and len(words) >= 4:  # the scales of a matrix instruction stand before it
+        if _LITERAL in (second & 0x1FF, second >> 9 & 0x1FF):
+            return True
+        first, second = words[2:4]
+    sources = [second & 0x1FF, second >> 9 & 0x1FF, second >> 18 & 0x1FF]
+    any_format = first >> 23 == 0b110100111 and (first >> 16 & 0x7F) in (0x2D, 0x2E)
+    return _LITERAL in sources or (any_format and min(sources[:2]) < 256)
