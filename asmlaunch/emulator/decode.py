@@ -163,33 +163,7 @@ def parse_operand(text: str) -> Operand:
     return Word(text)
 
 
-def _swizzle(name: str, arguments: list[str]) -> int:
-    """The offset of ds_swizzle that LLVM writes as a pattern (LLVM AMDGPU operand syntax, "swizzle pattern")."""
-    if name == "BITMASK_PERM":
-        keep = flip = force = 0
-        for char in arguments[0].strip('"'):
-            keep, flip, force = (
-                2 * mask + (char in chars) for mask, chars in ((keep, "pi"), (flip, "i"), (force, "1"))
-            )
-        return keep | force << 5 | flip << 10
-    numbers = [int(argument, 0) for argument in arguments]
-    if name == "QUAD_PERM":
-        return 0x8000 | sum(number << (2 * place) for place, number in enumerate(numbers))
-    if name == "BROADCAST":
-        return 32 - numbers[0] | numbers[1] << 5
-    if name == "SWAP":
-        return 31 | numbers[0] << 10
-    if name == "REVERSE":
-        return 31 | numbers[0] - 1 << 10
-    if name == "FFT":
-        return 0xE000 | numbers[0]
-    assert name == "ROTATE", name
-    return 0xC000 | numbers[0] << 10 | numbers[1] << 5
-
-
 def _parse_modifier(word: str) -> tuple[str, Any]:
-    if match := re.fullmatch(r"offset:swizzle\((\w+),(.*)\)", word):
-        return "offset", _swizzle(match[1], match[2].split(","))
     if match := _CALL.match(word):
         return match[1], int(match[2], 0)
     name, colon, value = word.partition(":")
