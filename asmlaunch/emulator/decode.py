@@ -10,7 +10,7 @@ import ctypes
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from asmlaunch.errors import CodeObjectError, DeviceError
@@ -252,7 +252,11 @@ class Disassembler:
         window = code[:_LONGEST]
         source = ctypes.create_string_buffer(window, len(window))
         size, text = self._decode(window, ctypes.addressof(source), address)
-        return parse(text, address, size)
+        if "swizzle(" not in text:
+            return parse(text, address, size)
+        # The pattern that LLVM writes leaves out bits of the offset, which are the first two bytes of the machine code.
+        offset = int.from_bytes(window[:2], "little")
+        return replace(parse(re.sub(r"swizzle\(.*\)", f"{offset:#x}", text), address, size), text=text)
 
     def _decode(self, window: bytes, pointer: int, address: int) -> tuple[int, str]:
         """Size and text of the instruction that ``window`` starts with; its bytes lie at ``pointer``."""
