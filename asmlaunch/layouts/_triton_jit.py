@@ -13,6 +13,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+if not hasattr(tl.constexpr, "__len__"):
+    # Before Triton 3.7 a tuple that is a constexpr can be iterated but has no length, which tl.permute asks for.
+    tl.constexpr.__len__ = lambda self: len(self.value)
+
 
 @triton.jit
 def permute_tiles(
