@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,6 +106,9 @@ def _of_family(definition: Definition) -> Callable[..., None]:
         schedule: Annotated[
             str | None, typer.Option(help="How the emulator's waves take turns: barrier or lockstep.")
         ] = None,
+        resident: Annotated[
+            int | None, typer.Option(min=1, help="Workgroups alive at once in the emulator; others wait.")
+        ] = None,
         kernels: _Folder = None,
         device: _Device = None,
         as_json: _AsJson = False,
@@ -116,7 +120,8 @@ def _of_family(definition: Definition) -> Callable[..., None]:
             if problem:
                 cases = [cases[0].changed(text) for text in problem]
             jobs += [(definition, one, dataclasses.replace(case, seed=seed or case.seed)) for case in cases]
-        options = {name: value for name, value in (("checks", checks), ("schedule", schedule)) if value is not None}
+        given = {"checks": checks, "schedule": schedule, "resident": resident}
+        options = {name: value for name, value in given.items() if value is not None}
         _verify(definition.name, "problem", lambda case: case.short(), jobs, as_json, check, options)
 
     about = inspect.getdoc(definition.case) or ""
@@ -163,7 +168,7 @@ def _verify(
     if as_json:
         print_json([{name: row[name] for name in row if name not in ("label", "short")} for row in rows])
     else:
-        _print_table(title, sizes, rows, bool(options))
+        _print_table(title, sizes, rows, "checks" in (options or {}))
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
 
 
@@ -211,6 +216,10 @@ def _print_table(title: str, sizes: str, rows: list[dict[str, Any]], with_findin
     passed = sum(row["passed"] for row in rows)
     elements = sum(output["elements"] for row in rows for output in row["outputs"].values())
     console.print(f"{passed} of {len(rows)} runs passed, {elements:,} elements compared")
+    findings = Counter(text.split(":", 1)[0] for row in rows for text in row["findings"])
+    if findings and not with_findings:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in findings.most_common())
+        console.print(f"findings of the emulator's checks, which --json lists: {kinds}", highlight=False)
 
 
 def _reasons(row: Mapping[str, Any]) -> list[str]:

@@ -202,7 +202,7 @@ FAMILY = Family(
             "alpha",
             lambda p: p.alpha == 1,
             "1: this kernel loads alpha and does not use it",
-            when=lambda p: not (_splits_k(p) or not _masks_rows(p)),
+            when=lambda p: not uses_alpha(p.shuffle, p.tile_m, p.tile_n),
         ),
         Require("beta", lambda p: p.beta == 0, "0: beta and C have no effect in these kernels"),
         Require("ptr_C", lambda p: not p.ptr_C, "null: beta and C have no effect in these kernels"),
@@ -218,6 +218,11 @@ def masks_columns(shuffle: str, tile_m: int, tile_n: int) -> bool:
 def splits_k(shuffle: str, tile_m: int, tile_n: int) -> bool:
     """Whether the kernel of these parameters can split K."""
     return shuffle == "BpreShuffle" and (tile_m, tile_n) in {(256, 256), (128, 512)}
+
+
+def uses_alpha(shuffle: str, tile_m: int, tile_n: int) -> bool:
+    """Whether the kernel of these parameters multiplies by alpha."""
+    return shuffle == "noBpreShuffle" or splits_k(shuffle, tile_m, tile_n)
 
 
 def _whole_tiles(p: Any) -> bool:

@@ -23,7 +23,6 @@ from asmlaunch.validate.problems.layer_norm import EPSILON, WIDTH, make_norm
 from asmlaunch.validate.reference import Reference
 
 RANKS = 8
-_MESSAGE = 2 << 20
 _GAP = 4096
 _TABLE = 4096
 _SIGNAL_BYTES = 4096  # of each rank: two counters for each workgroup of each rank
@@ -72,7 +71,13 @@ class Arena:
 
 @dataclass(frozen=True)
 class Message(Case):
-    """2 MiB of bf16, the only size the kernel is right for."""
+    """bf16 numbers summed in place; the kernel is right for 2 MiB and no other size.
+
+    Attributes:
+        kib: size in KiB.
+    """
+
+    kib: int = 2048
 
 
 @dataclass(frozen=True)
@@ -100,13 +105,14 @@ def _signals() -> tuple[dict[str, np.ndarray], Output]:
     return {f"ptr_Signal{rank}": counters[rank] for rank in range(RANKS)}, zero
 
 
-def _message_sizes(_case: Message, _: Parameters) -> Mapping[str, Any]:
-    return {"rank": 0}
+def _message_sizes(case: Message, _: Parameters) -> Mapping[str, Any]:
+    stride = case.kib * 1024 // RANKS
+    return {"rank": 0, "stride_gpu": stride, "stride_tg": stride // 64, "stride_wave": stride // 64 // 4}
 
 
 def _message(case: Message, _: Parameters) -> Problem:
     random = np.random.default_rng(case.seed)
-    given = operands.bfloat16(random, RANKS, _MESSAGE // 2)
+    given = operands.bfloat16(random, RANKS, case.kib * 512)
     arena = Arena([given])
     signals, zero = _signals()
     terms = to_float64(given)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from asmlaunch.abi.families.base import round_up
-from asmlaunch.abi.families.f4gemm import FAMILY, masks_columns, splits_k
+from asmlaunch.abi.families.f4gemm import FAMILY, masks_columns, splits_k, uses_alpha
 from asmlaunch.validate import a4w4
 from asmlaunch.validate.compare import BF16_GEMM
 from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
+from asmlaunch.validate.reference import Reference, gemm_a4w4
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Sizes(Case):
         m, n, k: sizes.
         split_k: log2 of the parts of K.
         pad: columns of D between its rows.
+        alpha: factor of the product, in 128ths: products with few bits are exact in f32, near ties are not.
     """
 
     m: int
@@ -31,12 +33,14 @@ class Sizes(Case):
     k: int
     split_k: int = 0
     pad: int = 0
+    alpha: int = 128
 
 
 def sizes(case: Sizes, _: Parameters) -> Mapping[str, Any]:
     """The scalar arguments."""
     columns = round_up(-(-case.k // 32), 8)
     return {
+        "alpha": case.alpha / 128,
         "M": case.m, "N": case.n, "K": case.k, "log2_k_split": case.split_k, "stride_C0": case.n + case.pad,
         "stride_A0": case.k, "stride_B0": case.k, "stride_ScaleA0": columns, "stride_ScaleB0": columns,
     }  # fmt: skip
@@ -51,17 +55,25 @@ def build(case: Sizes, p: Parameters) -> Problem:
     if case.split_k:
         d.zeroed()
     bound = a4w4.SPLIT_K_BOUND if case.split_k else BF16_GEMM
-    output = Output("D", d.inside[: case.m], made.reference, bound, d)
+
+    def reference() -> Reference:
+        if case.split_k:
+            return made.reference()
+        return gemm_a4w4(made.a, made.b, made.scale_a, made.scale_b, alpha=case.alpha / 128)
+
+    output = Output("D", d.inside[: case.m], reference, bound, d)
     return Problem(({**made.arguments, "D": d.whole},), (output,))
 
 
 def cases(p: Parameters) -> Sequence[Sizes]:
-    """A partial tile along M, N and K with D's rows apart; one row and one step; the least K; the splits of K."""
+    """A partial tile along M, N and K, D's rows apart; one row and one step; the least K; alpha; the splits of K."""
     rows, columns = p["tile_m"], p["tile_n"]
     masked = masks_columns(p["shuffle"], rows, columns)
     step = 64 if p["shuffle"] == "BpreShuffle" else 32  # elements of K in a block of shuffled weights, or of one scale
     first = Sizes(m=rows + 7, n=columns + 32 if masked else 2 * columns, k=384 + step, pad=32)
     found = [first, Sizes(m=1, n=32 if masked else columns, k=256), Sizes(m=rows - 1, n=columns, k=step)]
+    if uses_alpha(p["shuffle"], rows, columns):
+        found.append(dataclasses.replace(first, alpha=-47))
     if splits_k(p["shuffle"], rows, columns):
         found += [dataclasses.replace(first, k=1024, split_k=1), Sizes(m=rows, n=columns, k=1792, split_k=3)]
     return found
