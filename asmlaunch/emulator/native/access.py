@@ -8,7 +8,7 @@ dropped, recorded and ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -280,6 +280,8 @@ def move_element(
     build = code.builder
     size, writes = access.element.bits // 8, access.kind != "load"
     loads_into = returned if writes else registers
+    # Read before anything is written: the old value may go to the same registers.
+    data = [_get(code, access, registers, lane_number, place) for place in _operand_numbers(access, number)]
     if loads_into is not None:
         _put(code, access, loads_into, lane_number, number, ir.Constant(ir.IntType(8 * size), 0))
 
@@ -291,9 +293,9 @@ def move_element(
                     value = code.load(pointer, ir.IntType(8 * size), 1)
                     _put(code, access, registers, lane_number, number, value)
                 elif access.kind == "store":
-                    code.store(_get(code, access, registers, lane_number, number), pointer, 1)
+                    code.store(data[0], pointer, 1)
                 else:
-                    _atomic(code, access, pointer, lane_number, registers, returned)
+                    _atomic(code, access, pointer, lane_number, data, returned)
             with outside:
                 code.record(space.write_fault if writes else space.read_fault, lane_number, address, size)
 
@@ -302,6 +304,13 @@ def move_element(
     else:
         with build.if_then(valid):
             move()
+
+
+def _operand_numbers(access: Access, number: int) -> Sequence[int]:
+    """Which elements of the registers an access reads for its element ``number``."""
+    if access.kind == "load":
+        return ()
+    return range(2 if access.compares else 1) if access.kind == "atomic" else (number,)
 
 
 def _put(
@@ -341,14 +350,13 @@ def _get(code: Checked, access: Access, registers: Registers, lane_number: ir.Va
 
 
 def _atomic(
-    code: Checked, access: Access, pointer: ir.Value, lane_number: ir.Value, registers: Registers,
+    code: Checked, access: Access, pointer: ir.Value, lane_number: ir.Value, data: Sequence[ir.Value],
     returned: Registers | None,
 ) -> None:  # fmt: skip
     """Compare and swap until nobody else came between."""
     build = code.builder
     assert access.update is not None
     kind, integer = access.element, ir.IntType(access.element.bits)
-    data = [_get(code, access, registers, lane_number, number) for number in range(2 if access.compares else 1)]
     before = code.load(pointer, integer, access.element.bits // 8)
     start, retry, done = build.block, build.append_basic_block("retry"), build.append_basic_block("swapped")
     build.branch(retry)
