@@ -105,12 +105,18 @@ def make(parameters: Mapping[str, Any], case: Case) -> Problem:
     arguments = {
         "D": d,
         "A": a,
-        "B": layouts.shuffle_weights(b) if shuffled else b,
+        "B": _shuffled(b) if shuffled else b,
         "ScaleA": layouts.tile_scales(scale_a),
         "ScaleB": layouts.tile_scales(scale_b),
         "log2_k_split": case.split_k,
+        "K": case.k,  # padded weights are wider
     }
     return Problem(case, a, b, scale_a, scale_b, arguments, d[: case.m])
+
+
+def _shuffled(b: np.ndarray) -> np.ndarray:
+    """Shuffled weights, padded to whole blocks of 32 bytes: the zero scales of the padding make it harmless."""
+    return layouts.shuffle_weights(np.pad(b, ((0, 0), (0, -b.shape[1] % 32))))
 
 
 def _parameters(kernel: KernelInfo, family: Family = FAMILY) -> dict[str, Any]:

@@ -36,13 +36,14 @@ class Sizes(Case):
     alpha: int = 128
 
 
-def sizes(case: Sizes, _: Parameters) -> Mapping[str, Any]:
+def sizes(case: Sizes, p: Parameters) -> Mapping[str, Any]:
     """The scalar arguments."""
     columns = round_up(-(-case.k // 32), 8)
+    block = 64 if p["shuffle"] == "BpreShuffle" else 1  # columns of shuffled weights go in blocks
     return {
         "alpha": case.alpha / 128,
         "M": case.m, "N": case.n, "K": case.k, "log2_k_split": case.split_k, "stride_C0": case.n + case.pad,
-        "stride_A0": case.k, "stride_B0": case.k, "stride_ScaleA0": columns, "stride_ScaleB0": columns,
+        "stride_A0": case.k, "stride_B0": round_up(case.k, block), "stride_ScaleA0": columns, "stride_ScaleB0": columns,
     }  # fmt: skip
 
 
@@ -69,9 +70,8 @@ def cases(p: Parameters) -> Sequence[Sizes]:
     """A partial tile along M, N and K, D's rows apart; one row and one step; the least K; alpha; the splits of K."""
     rows, columns = p["tile_m"], p["tile_n"]
     masked = masks_columns(p["shuffle"], rows, columns)
-    step = 64 if p["shuffle"] == "BpreShuffle" else 32  # elements of K in a block of shuffled weights, or of one scale
-    first = Sizes(m=rows + 7, n=columns + 32 if masked else 2 * columns, k=384 + step, pad=32)
-    found = [first, Sizes(m=1, n=32 if masked else columns, k=256), Sizes(m=rows - 1, n=columns, k=step)]
+    first = Sizes(m=rows + 7, n=columns + 32 if masked else 2 * columns, k=416, pad=32)
+    found = [first, Sizes(m=1, n=32 if masked else columns, k=256), Sizes(m=rows - 1, n=columns, k=32)]
     if uses_alpha(p["shuffle"], rows, columns):
         found.append(dataclasses.replace(first, alpha=-47))
     if splits_k(p["shuffle"], rows, columns):
