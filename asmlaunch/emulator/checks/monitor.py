@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from asmlaunch.codeobject import KernelInfo
 from asmlaunch.devices.base import Dim3, Finding
 from asmlaunch.emulator.checks.explain import explain_found
 from asmlaunch.emulator.checks.plan import Plan
-from asmlaunch.emulator.checks.state import ALL_LANES, ENTRY, FOUND, GROUP_SHADOW, REGION_SHADOW, SHADOW, Kind
+from asmlaunch.emulator.checks.state import ALL_LANES, ENTRIES, FOUND, GROUP_SHADOW, REGION_SHADOW, SHADOW, Kind
 from asmlaunch.emulator.state import aligned
 
 _ALL_BYTES = 15  # of a dword, in the bits of an entry that say which are undefined
@@ -37,6 +38,7 @@ class Monitor:
         self.plan, self._kernel, self._buffers, self._grid = plan, kernel, tuple(buffers), grid
         self._user_sgprs, self._group_sgprs = user_sgprs, group_sgprs
         self._entries: list[NDArray[np.void]] = []
+        self._constant = _constant(kernel, buffers[-1])
         self.regions = np.zeros(len(buffers), REGION_SHADOW)
         for region, buffer in zip(self.regions, buffers, strict=True):
             region["start"], region["end"] = buffer.address, buffer.address + buffer.nbytes
@@ -49,7 +51,7 @@ class Monitor:
                 region["entries"] = entries.ctypes.data
 
     def _entries_of(self, buffer: Buffer, empty: bool) -> NDArray[np.void] | None:
-        if not buffer.writable or not buffer.nbytes:
+        if not buffer.writable or not buffer.nbytes or buffer.address in self._constant:
             return None
         empty = empty and "uninitialised" in self.plan.checks
         if not empty and "races" not in self.plan.checks:
@@ -61,13 +63,14 @@ class Monitor:
 
     def _new_entries(self, buffer: Buffer) -> NDArray[np.void]:
         first, last = buffer.address // 4, (buffer.address + max(buffer.nbytes, 1) - 1) // 4
-        return np.zeros(last - first + 1, ENTRY)
+        return np.zeros((last - first) // 4 + 1, ENTRIES)
 
     def _mark_unset(self, entries: NDArray[np.void], buffer: Buffer, unset: Sequence[tuple[int, int]]) -> None:
         shift = buffer.address % 4
         for start, end in unset:
             for byte in range(max(0, start), min(end, buffer.nbytes)):
-                entries["bits"][(byte + shift) // 4] |= 1 << (byte + shift) % 4
+                dword = (byte + shift) // 4
+                entries["bits"][dword // 4, dword % 4] |= 1 << (byte + shift) % 4
 
     def worker(self, groups: int, group_waves: int, lds_size: int) -> WorkerShadow:
         """The shadow of one thread's waves."""
@@ -88,6 +91,19 @@ class Monitor:
         return explain_found(self.plan, self._kernel, [worker.found for worker in workers], self._buffers, self._grid)
 
 
+def _constant(kernel: KernelInfo, kernarg: Buffer) -> set[int]:
+    """Addresses of arrays that all the arguments which point to them are declared only to read: no race is in them."""
+    data = ctypes.string_at(kernarg.address, kernarg.nbytes)
+    constant: set[int] = set()
+    written: set[int] = set()
+    for argument in kernel.arguments:
+        if argument.is_pointer and argument.size == 8:
+            address = int.from_bytes(data[argument.offset : argument.offset + 8], "little")
+            only_read = argument.is_const or argument.access == "read_only"
+            (constant if only_read else written).add(address)
+    return constant - written
+
+
 class WorkerShadow:
     """The shadow of the waves and workgroups that one thread has resident.
 
@@ -102,13 +118,14 @@ class WorkerShadow:
         count = groups * group_waves
         self._memory = aligned(2 * count * SHADOW.itemsize)
         waves, fresh = self._memory.view(SHADOW)[:count], self._memory.view(SHADOW)[count:]
-        self._lds = np.zeros((groups, lds_size // 4 + 1), ENTRY)
-        self._fresh_lds = np.zeros(lds_size // 4 + 1, ENTRY)
+        self._lds = np.zeros((groups, lds_size // 16 + 1), ENTRIES)
+        self._fresh_lds = np.zeros(lds_size // 16 + 1, ENTRIES)
         if "uninitialised" in plan.checks:
             self._fresh_lds["bits"] = _ALL_BYTES
         self._groups = np.zeros(groups, GROUP_SHADOW)
         self._groups["grid_x"], self._groups["grid_y"] = grid[:2]
-        self._groups["fresh"], self._groups["lds_bytes"] = self._fresh_lds.ctypes.data, self._fresh_lds.nbytes
+        self._groups["fresh"] = self._fresh_lds.ctypes.data
+        self._lds[:] = self._fresh_lds
         self._groups["lds"] = self._lds.ctypes.data + np.arange(groups) * self._lds.strides[0]
         fresh[:] = monitor.fresh_wave()
         fresh["found"] = self.found.ctypes.data

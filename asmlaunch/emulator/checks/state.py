@@ -23,11 +23,12 @@ SHADOW = np.dtype(
     ]
 )  # fmt: skip
 
-#: One resident workgroup. ``number`` is its place in the grid; ``entered`` one more than the workgroup whose waves have
-#: entered last, ``ended`` one more than the barriers that the first wave to end had passed.
+#: One resident workgroup. ``lds`` points to the entries of its LDS, of whose bytes the first ``used`` have been
+#: touched, and ``fresh`` to what they are at entry. ``number`` is its place in the grid; ``entered`` one more than the
+#: workgroup whose waves have entered last, ``ended`` one more than the barriers that the first wave to end had passed.
 GROUP_SHADOW = np.dtype(
     [
-        ("lds", "u8"), ("fresh", "u8"), ("lds_bytes", "i8"), ("grid_x", "u4"), ("grid_y", "u4"),
+        ("lds", "u8"), ("fresh", "u8"), ("used", "i8"), ("grid_x", "u4"), ("grid_y", "u4"),
         ("number", "u4"), ("entered", "u4"), ("ended", "u4"), ("pad", "u4"),
     ]
 )  # fmt: skip
@@ -35,13 +36,16 @@ GROUP_SHADOW = np.dtype(
 #: One array: its bytes [start, end), and the entries of its dwords, or 0 where nothing has to be remembered.
 REGION_SHADOW = np.dtype([("start", "u8"), ("end", "u8"), ("entries", "u8")])
 
-#: One dword of memory: who wrote and read it last. An agent is 16 * workgroup + wave + 1; ``bits`` holds the undefined
-#: bytes (3:0), the bytes read (7:4) and written (11:8), an atomic write (12) and the waves that read (31:16);
-#: ``pending`` the number of the load (even: twice its number) or LDS write (odd) that writes it.
-ENTRY = np.dtype(
+#: Four dwords of memory: for each (the last index) who wrote and read it last, field by field, so that a lane that
+#: moves four is one vector. An agent is 16 * workgroup + wave + 1; ``bits`` holds the undefined bytes (3:0), the bytes
+#: read (7:4) and written (11:8), an atomic write (12) and the waves that read (31:16); ``pending`` the number of the
+#: load (even: twice its number) or LDS write (odd) that writes it.
+ENTRIES = np.dtype(
     [
-        ("write_agent", "u4"), ("write_epoch", "u4"), ("write_at", "u4"), ("pending", "u4"),
-        ("read_group", "u4"), ("read_epoch", "u4"), ("read_at", "u4"), ("bits", "u4"),
+        (name, "u4", 4)
+        for name in (
+            "write_agent", "write_epoch", "write_at", "pending", "read_group", "read_epoch", "read_at", "bits"
+        )
     ]
 )  # fmt: skip
 
