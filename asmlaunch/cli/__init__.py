@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import audit, bench, capture, diff, hexdump, inspect, layout, manifests, sweep, verify
+from asmlaunch.cli import audit, bench, capture, diff, disasm, hexdump, inspect, layout, manifests, sweep, verify
 from asmlaunch.cli.map import kernarg_map
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
@@ -44,6 +44,7 @@ app = typer.Typer(
     """,
 )
 app.command("inspect")(inspect.inspect)
+app.command("disasm", no_args_is_help=True)(disasm.disasm)
 app.command("hexdump")(hexdump.hexdump)
 app.command("diff")(diff.diff)
 app.command("audit")(audit.audit)
