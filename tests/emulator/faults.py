@@ -169,6 +169,61 @@ UNINITIALISED = [
     ),
 ]  # fmt: skip
 
+#: One of A and B in v[8:9] and v[10:11], all 1.0 in f16.
+_MATRIX = START + "v_mov_b32 v8, 0x3c003c00\n v_mov_b32 v9, v8\n v_mov_b32 v10, v8\n v_mov_b32 v11, v8\n"
+_ROWS = "v_mfma_f32_16x16x16_f16 a[0:3], v[8:9], v[10:11], {}\n s_nop 15\n v_accvgpr_read_b32 v2, a1\n"
+_BLOCKS = "v_mfma_f32_4x4x4_16b_f16 a[0:3], v[8:9], v[10:11], {}\n s_nop 15\n v_accvgpr_read_b32 v2, a1\n"
+
+UNINITIALISED += [
+    Fault(
+        "an accumulator that nobody clears", "uninitialised", "lanes 0-63: stores a value that nobody has written",
+        _MATRIX + _ROWS.format("a[0:3]") + STORE, _MATRIX + _ROWS.format("0") + STORE,
+        options={"vgprs": 64, "accum": 32},
+    ),
+    Fault(
+        "an accumulator of a matrix instruction with many blocks", "uninitialised", "lanes 0-63: stores a value",
+        _MATRIX + _BLOCKS.format("a[0:3]") + STORE, _MATRIX + _BLOCKS.format("0") + STORE,
+        options={"vgprs": 64, "accum": 32},
+    ),
+    Fault(
+        # Row 5 of A is in lanes 5, 21, 37 and 53; of the result it is register 1 of lanes 16 to 31.
+        "one row of a matrix operand", "uninitialised", "lanes 16-31: stores a value",
+        START + "v_mov_b32 v8, 0\n v_mov_b32 v10, 0\n v_mov_b32 v11, 0\n s_mov_b64 exec, 0xffffffdf\n"
+        "s_mov_b32 exec_hi, -1\n v_mov_b32 v9, 0\n s_mov_b64 exec, -1\n" + _ROWS.format("0") + STORE,
+        options={"vgprs": 64, "accum": 32},
+    ),
+    Fault(
+        "a VGPR found by a relative number", "uninitialised", "stores a value that nobody has written",
+        START + "v_mov_b32 v4, 1\n s_mov_b32 s20, 2\n s_set_gpr_idx_on s20, gpr_idx(SRC0)\n v_mov_b32 v2, v3\n"
+        "s_set_gpr_idx_off" + STORE,
+        START + "v_mov_b32 v5, 1\n s_mov_b32 s20, 2\n s_set_gpr_idx_on s20, gpr_idx(SRC0)\n v_mov_b32 v2, v3\n"
+        "s_set_gpr_idx_off" + STORE,
+    ),
+    Fault(
+        "a relative number that nobody writes", "uninitialised", "s_set_gpr_idx_on.*the address is made of values",
+        START + "v_mov_b32 v2, 1\n s_set_gpr_idx_on s20, gpr_idx(SRC0)\n s_set_gpr_idx_off" + STORE,
+    ),
+    Fault(
+        "the second half of a pair in LDS", "uninitialised", "stores a value that nobody has written",
+        START + "ds_write_b32 v1, v0\n ds_read2_b32 v[8:9], v1 offset0:0 offset1:64\n s_waitcnt lgkmcnt(0)\n"
+        "v_mov_b32 v2, v9" + STORE,
+        START + "ds_write2_b32 v1, v0, v0 offset0:0 offset1:64\n ds_read2_b32 v[8:9], v1 offset0:0 offset1:64\n"
+        "s_waitcnt lgkmcnt(0)\n v_mov_b32 v2, v9" + STORE,
+        options={"lds": 512},
+    ),
+    Fault(
+        "a flat load from an output", "uninitialised", "stores a value that nobody has written",
+        START + "v_mov_b32 v8, s4\n v_mov_b32 v9, s5\n flat_load_dword v2, v[8:9]\n s_waitcnt vmcnt(0) lgkmcnt(0)"
+        + STORE,
+        outputs=("x",),
+    ),
+    Fault(
+        "the old value of an atomic is defined, its address is not", "uninitialised", "global_atomic_add.*the address",
+        START + "v_mov_b32 v4, 1\n global_atomic_add v2, v9, v4, s[4:5] sc0\n s_waitcnt vmcnt(0)" + STORE,
+        START + "v_mov_b32 v4, 1\n global_atomic_add v2, v1, v4, s[4:5] sc0\n s_waitcnt vmcnt(0)" + STORE,
+    ),
+]  # fmt: skip
+
 BOUNDS = [
     Fault(
         "one element past the end of an array is read", "over-read", "global_load_dword.*0 bytes past the end of x",
@@ -350,6 +405,17 @@ WAITS = [
         START + "ds_write_b32 v1, v0\n s_waitcnt lgkmcnt(0)\n s_barrier\n v_xor_b32 v4, 0x100, v1\n"
         "ds_read_b32 v2, v4\n s_waitcnt lgkmcnt(0)" + STORE,
         block=128, options={"lds": 512}, elements=(128, 128),
+    ),
+]  # fmt: skip
+
+WAITS += [
+    Fault(
+        "a global load to LDS that has not arrived", "waits", "ds_read_b32.*reads LDS byte 0 before",
+        START + "s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n ds_read_b32 v2, v1\n s_waitcnt lgkmcnt(0)"
+        + STORE,
+        START + "s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n s_waitcnt vmcnt(0)\n ds_read_b32 v2, v1\n"
+        "s_waitcnt lgkmcnt(0)" + STORE,
+        options={"lds": 256},
     ),
 ]  # fmt: skip
 
