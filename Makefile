@@ -25,7 +25,7 @@ $(VENV)/.demo: $(INPUTS)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(INSTALL) --editable '.[emulator,hip,torch,dev]'
+	$(INSTALL) --editable '.[emulator,hip,torch,triton,dev]'
 	@touch $@
 
 # The older hip-python, whose module comes before the installed one where this folder is on PYTHONPATH.

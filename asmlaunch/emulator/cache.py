@@ -35,18 +35,26 @@ def folder() -> Path | None:
     return (Path(base) if base else Path.home() / ".cache") / "asmlaunch"
 
 
+def _sources() -> bytes:
+    """A digest of the emulator's own sources."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
+    return digest.digest()
+
+
+# Taken on import, when the sources are those that this process runs: they may be edited while it does.
+_SOURCES = _sources()
+
+
 @cache
 def _surroundings() -> bytes:
     """What every entry depends on: the emulator's sources, llvmlite and the CPU."""
     import llvmlite
 
-    digest = hashlib.sha256()
-    package = Path(__file__).parent
-    for path in sorted(package.rglob("*.py")):
-        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
     host = jit.host()
-    digest.update(repr((llvmlite.__version__, host.name, sorted(host.features), host.triple)).encode())
-    return digest.digest()
+    return _SOURCES + repr((llvmlite.__version__, host.name, sorted(host.features), host.triple)).encode()
 
 
 def _path(kind: str, inputs: tuple[Any, ...]) -> Path | None:
