@@ -1,0 +1,132 @@
+"""Launching the dense kernel: strides, descriptors, scratch memory, schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from asmlaunch.triton_ref import _jit_gemm, tiles, workspace
+from asmlaunch.triton_ref.hardware import Hardware, hardware_of
+from asmlaunch.triton_ref.tiles import Config, Kind
+
+FP8 = {
+    torch.float8_e4m3fn: "e4m3",
+    torch.float8_e5m2: "e5m2",
+    torch.float8_e4m3fnuz: "e4m3fnuz",
+}
+"""The FP8 types and their names in the kernels."""
+
+_WIDE_FROM = 2**31
+
+
+def kind_of(a: torch.Tensor, b: torch.Tensor, hardware: Hardware) -> Kind:
+    """The resources that products of these operands take."""
+    size = max(a.element_size(), b.element_size())
+    if a.dtype in FP8 or b.dtype in FP8:
+        return Kind(size, 2, 0.7, False)
+    if size == 4:
+        return Kind(4, 4, 0.08, False)
+    return Kind(size, size, 2.0 if size == 1 else 1.0, hardware.tma and size == 2)
+
+
+def launch(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    c: torch.Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    row_scale: torch.Tensor | None = None,
+    column_scale: torch.Tensor | None = None,
+    schedule: str | None = None,
+    config: Config | None = None,
+    use_tma: bool = True,
+    flatten: bool = True,
+) -> Config:
+    """``out = row_scale * column_scale * alpha * (a x b) + beta * c`` of checked, not empty operands.
+
+    Args:
+        a, b, out: ``[M, K]``, ``[K, N]``, ``[M, N]``, any strides.
+        c: ``[M, N]``, any strides, 0 included.
+        row_scale, column_scale: float32 ``[M]`` and ``[N]``, contiguous; both or neither.
+        schedule, config: what to use instead of the model's choice.
+        use_tma: load by descriptor where operands allow it.
+        flatten: let the pipeline run across tiles.
+
+    Returns:
+        The configuration that ran.
+    """
+    (m, k), n = a.shape, b.shape[1]
+    hardware = hardware_of(a.device)
+    kind = kind_of(a, b, hardware)
+    if config is None:
+        config = tiles.choose(m, n, k, kind, hardware, schedule)
+    else:
+        tiles.require(config, kind, hardware)
+    programs, whole = tiles.programs(config, m, n, k, hardware)
+    format_a, format_b = (FP8.get(t.dtype, "") for t in (a, b))
+    a, b = (t.view(torch.uint8) if t.dtype in FP8 else t for t in (a, b))
+    tma = use_tma and kind.tma and described(a) and described(b)
+    plain = c is None and row_scale is None and alpha == 1
+    tma_store = tma and plain and out.stride(1) == 1 and described(out)
+    block = (config.block_m, config.block_n, config.block_k)
+    left, right, target = _arguments(a, b, out, block, tma, tma_store)
+    stream_k = whole != config.tiles(m, n)
+
+    def run(partials: Any, flags: Any) -> None:
+        _jit_gemm.gemm[(programs,)](
+            left, right, out if c is None else c, target,
+            out if row_scale is None else row_scale, out if column_scale is None else column_scale,
+            partials, flags, m, n, k, whole, config.tiles(m, n), programs, alpha, beta, a.stride(), b.stride(),
+            (0, 0) if c is None else c.stride(), out.stride(),
+            INTEGER=a.dtype == torch.int8, FORMAT_A=format_a, FORMAT_B=format_b, HAS_C=c is not None,
+            SCALED=row_scale is not None, PLAIN=plain, BLOCK_M=config.block_m, BLOCK_N=config.block_n,
+            BLOCK_K=config.block_k, GROUP=config.group, PERSISTENT=config.schedule != "data_parallel",
+            STREAM_K=stream_k, TMA=tma, TMA_STORE=tma_store, A_TURNED=tma and a.stride(1) != 1,
+            B_TURNED=tma and b.stride(1) != 1, WIDE=_wide(a, b), FLATTEN=flatten,
+            num_warps=config.warps, num_stages=config.stages,
+        )  # fmt: skip
+
+    if stream_k:
+        with workspace.use(a.device) as scratch:
+            count = programs * config.block_m * config.block_n
+            run(scratch.get("partials", count, torch.float32), scratch.flags(programs))
+    else:
+        run(out, out)
+    return config
+
+
+def described(tensor: torch.Tensor) -> bool:
+    """Whether a descriptor can address a matrix: one dimension contiguous, the other in steps of 16 bytes."""
+    strides = tensor.stride()
+    if 1 not in strides or tensor.data_ptr() % 16 or min(tensor.shape) < 1:
+        return False
+    other = strides[0] if strides[1] == 1 else strides[1]
+    # A matrix of one row may have any stride; a descriptor may not.
+    return other * tensor.element_size() % 16 == 0 and other > 0 and other < 2**39
+
+
+def _arguments(a: Any, b: Any, out: Any, block: tuple[int, int, int], tma: bool, tma_store: bool) -> tuple[Any, ...]:
+    """The operands as the kernel takes them: descriptors, or the tensors themselves."""
+    block_m, block_n, block_k = block
+    if tma:
+        a = _descriptor(a, [block_m, block_k])
+        b = _descriptor(b, [block_k, block_n])
+    return a, b, _descriptor(out, [block_m, block_n]) if tma_store else out
+
+
+def _descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    if tensor.stride(1) != 1:
+        tensor, block = tensor.T, block[::-1]
+    return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), block)
+
+
+def _wide(*tensors: torch.Tensor) -> bool:
+    """Whether an offset within one of these needs 64 bits."""
+    return any(
+        sum((size - 1) * abs(stride) for size, stride in zip(t.shape, t.stride(), strict=True)) >= _WIDE_FROM
+        for t in tensors
+    )

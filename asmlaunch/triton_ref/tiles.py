@@ -1,0 +1,204 @@
+"""Which tiles and which schedule a dense product gets: an analytical model within hard limits.
+
+A choice never has to be tried to see whether it fits: what a configuration takes of shared memory and registers is
+computed first (``shared_bytes``, ``registers``), and a test compiles the configurations and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+
+from asmlaunch.errors import LaunchError
+from asmlaunch.triton_ref.hardware import Hardware
+
+SCHEDULES = ("data_parallel", "persistent", "stream_k")
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a product is cut up.
+
+    Attributes:
+        block_m, block_n, block_k: the tile, and elements of K a step.
+        warps: of a program.
+        stages: depth of the software pipeline.
+        schedule: one of :data:`SCHEDULES`.
+        group: rows of tiles that are computed together, for the cache.
+    """
+
+    block_m: int
+    block_n: int
+    block_k: int
+    warps: int
+    stages: int
+    schedule: str = "data_parallel"
+    group: int = 8
+
+    def steps(self, k: int) -> int:
+        """Steps along K."""
+        return -(-k // self.block_k)
+
+    def tiles(self, m: int, n: int) -> int:
+        """Tiles of the result."""
+        return -(-m // self.block_m) * -(-n // self.block_n)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a product's operands are, as far as resources go.
+
+    Attributes:
+        itemsize: bytes of an element as it is loaded.
+        wide: bytes of an element as it is multiplied (FP8 is widened to float16).
+        rate: speed of the multiplication relative to bfloat16.
+        tma: whether the operands can be loaded by descriptor.
+    """
+
+    itemsize: int
+    wide: int
+    rate: float
+    tma: bool
+
+
+def shared_bytes(config: Config, kind: Kind, hardware: Hardware) -> int:
+    """Bytes of shared memory, an upper bound: the pipeline's buffers, or what passes a result to other threads."""
+    depth = config.stages if hardware.warp == 32 else max(config.stages - 1, 1)
+    buffers = depth * (config.block_m + config.block_n) * config.block_k * kind.itemsize
+    widened = (config.block_m + config.block_n) * config.block_k * kind.wide if kind.wide != kind.itemsize else 0
+    result = config.block_m * config.block_n * 4
+    # A persistent program loads the next tile's operands while it stores this one's result.
+    barriers = 1024
+    if config.schedule == "data_parallel":
+        return max(buffers + widened, result) + barriers
+    return buffers + widened + result // 2 + barriers
+
+
+def registers(config: Config, hardware: Hardware) -> int:
+    """Registers of a thread: accumulators, and what addresses and operands take beside them."""
+    return config.block_m * config.block_n // (config.warps * hardware.warp) + 64
+
+
+def fits(config: Config, kind: Kind, hardware: Hardware) -> bool:
+    """Whether the processor can hold one program."""
+    return (
+        shared_bytes(config, kind, hardware) <= hardware.shared
+        and registers(config, hardware) <= hardware.thread_registers
+        and registers(config, hardware) * config.warps * hardware.warp <= hardware.registers
+    )
+
+
+def require(config: Config, kind: Kind, hardware: Hardware) -> None:
+    """Refuse a configuration that cannot run.
+
+    Raises:
+        LaunchError: with what it takes and what there is.
+    """
+    powers = (config.block_m, config.block_n, config.block_k, config.warps)
+    if config.schedule not in SCHEDULES:
+        raise LaunchError("schedule", got=repr(config.schedule), need=f"one of {', '.join(SCHEDULES)}")
+    if any(p <= 0 or p & (p - 1) for p in powers) or min(powers[:3]) < 16 or (kind.itemsize == 1 and powers[2] < 32):
+        raise LaunchError("tile and warps", got=powers, need="powers of two, tiles of at least 16 (K of bytes: 32)")
+    if not fits(config, kind, hardware):
+        raise LaunchError(
+            f"configuration {config}",
+            got=f"{shared_bytes(config, kind, hardware)} bytes shared, {registers(config, hardware)} registers",
+            need=f"at most {hardware.shared} and {hardware.thread_registers} on {hardware.name}",
+            hint="take smaller tiles or fewer stages",
+        )
+
+
+_NVIDIA = (
+    (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 4, 4), (128, 128, 64, 8, 4), (128, 64, 64, 4, 5),
+    (64, 128, 64, 4, 5), (64, 64, 64, 4, 6), (64, 64, 128, 4, 4), (32, 64, 128, 4, 4), (16, 64, 128, 4, 4),
+    (16, 32, 128, 4, 4), (32, 32, 64, 4, 4), (16, 16, 64, 1, 4),
+)  # fmt: skip
+_AMD = (
+    (256, 256, 64, 8, 2), (256, 256, 32, 8, 2), (256, 128, 64, 8, 2), (128, 256, 64, 8, 2), (128, 128, 64, 8, 2),
+    (128, 128, 32, 4, 2), (128, 64, 64, 4, 2), (64, 128, 64, 4, 2), (64, 64, 64, 4, 2), (32, 64, 64, 4, 2),
+    (16, 64, 64, 4, 2), (32, 32, 64, 2, 2), (16, 16, 64, 1, 2),
+)  # fmt: skip
+# Multiplied without matrix cores, each thread holding its rows and columns.
+_SCALAR = ((64, 64, 16, 8, 3), (64, 32, 32, 4, 3), (32, 32, 32, 4, 3), (16, 16, 32, 2, 3))
+_INTERPRETER = ((64, 64, 128, 4, 2), (32, 32, 128, 4, 2), (16, 16, 256, 1, 2))
+
+
+def candidates(kind: Kind, hardware: Hardware, schedule: str | None = None) -> Iterator[Config]:
+    """Every configuration that fits."""
+    tiles: tuple[tuple[int, int, int, int, int], ...]
+    if hardware.name == "interpreter":
+        tiles = _INTERPRETER
+    elif kind.itemsize == 4:
+        tiles = _SCALAR
+    else:
+        tiles = _NVIDIA if hardware.warp == 32 else _AMD
+    for block in tiles:
+        for name in SCHEDULES if schedule is None else (schedule,):
+            config = Config(*block, schedule=name)
+            if fits(config, kind, hardware) and not (kind.itemsize == 1 and config.block_k < 32):
+                yield config
+
+
+def programs(config: Config, m: int, n: int, k: int, hardware: Hardware) -> tuple[int, int]:
+    """Programs to launch, and tiles that they compute whole (stream-K shares out the steps of the others)."""
+    tiles = config.tiles(m, n)
+    if config.schedule == "data_parallel":
+        return tiles, tiles
+    if config.schedule == "persistent":
+        return min(tiles, hardware.units), tiles
+    rest = tiles % hardware.units
+    if tiles < hardware.units or not rest:
+        whole = 0 if rest else tiles
+    else:
+        # The last whole wave is shared out too, so that no program's share is much less than a tile.
+        whole = (tiles // hardware.units - 1) * hardware.units
+    total = (tiles - whole) * config.steps(k)
+    return min(hardware.units, total) if total and not whole else min(hardware.units, tiles), whole
+
+
+def seconds(config: Config, m: int, n: int, k: int, kind: Kind, hardware: Hardware) -> float:
+    """The model's time: a step takes as long as its products or its loads, whichever is longer."""
+    flops = hardware.flops * kind.rate / hardware.units
+    area = config.block_m * config.block_n
+    # Small tiles leave matrix units idle between steps.
+    efficiency = min(1.0, 0.45 + 0.55 * (area / 32768) ** 0.5) if kind.itemsize != 4 else 0.6
+    compute = 2 * area * config.block_k / (flops * efficiency)
+    loads = (config.block_m + config.block_n) * config.block_k * kind.itemsize
+    step = max(compute, loads / (2.2 * hardware.bandwidth / hardware.units))
+    resident = max(1, min(hardware.shared // shared_bytes(config, kind, hardware), 2)) if area <= 8192 else 1
+    steps, tiles = config.steps(k), config.tiles(m, n)
+    store = area * 2 / (hardware.bandwidth / hardware.units)
+    fill = 1.5e-6
+    if config.schedule == "stream_k":
+        count, whole = programs(config, m, n, k, hardware)
+        shared = (tiles - whole) * steps / max(count, 1)
+        fix = (2.5e-6 + 3 * store * max(1, ceil(steps / max(shared, 1)) - 1)) if tiles != whole else 0
+        work = (whole / max(count, 1)) * (steps * step + store) + shared * step + store + fix
+        return hardware.launch + fill + work
+    waves = ceil(tiles / hardware.units) if resident == 1 else max(1.0, tiles / hardware.units)
+    overlap = 0.0 if config.schedule == "persistent" else 0.5e-6
+    memory = (m * k + k * n) * kind.itemsize / hardware.bandwidth
+    return hardware.launch + fill + max(waves * (steps * step + store + overlap), memory)
+
+
+@lru_cache(maxsize=4096)
+def choose(m: int, n: int, k: int, kind: Kind, hardware: Hardware, schedule: str | None = None) -> Config:
+    """The configuration with the least time in the model.
+
+    Args:
+        schedule: one of :data:`SCHEDULES`; None lets the model choose. Stream-K must promise a tenth more speed, since
+            it moves partial sums through memory.
+
+    Raises:
+        LaunchError: an unknown schedule.
+    """
+    if schedule is not None and schedule not in SCHEDULES:
+        raise LaunchError("schedule", got=repr(schedule), need=f"one of {', '.join(SCHEDULES)}")
+
+    def cost(config: Config) -> float:
+        time = seconds(config, m, n, k, kind, hardware)
+        return time * 1.1 if config.schedule == "stream_k" else time
+
+    return min(candidates(kind, hardware, schedule), key=cost)

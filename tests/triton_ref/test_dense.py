@@ -1,0 +1,180 @@
+"""matmul and addmm in the interpreter, against float64."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+import torch
+from hypothesis import strategies as st
+
+from asmlaunch.errors import ArgumentError, LaunchError, LayoutError
+from asmlaunch.triton_ref import Config, accuracy, addmm, dense, flags_left, matmul, workspace
+from asmlaunch.triton_ref.tiles import SCHEDULES
+
+SIZES = [
+    (32, 32, 32), (64, 16, 128), (16, 64, 128), (128, 8, 256), (8, 128, 256), (12, 12, 512), (15, 17, 512),
+    (19, 13, 512), (128, 64, 12), (16, 16, 4096), (128, 64, 1), (128, 64, 8), (256, 1, 128), (512, 32, 1),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_every_schedule(size):
+    """Both operations, every schedule; the types take turns."""
+    m, n, k = size
+    for turn, schedule in enumerate(SCHEDULES):
+        dtype = (torch.bfloat16, torch.float16)[(m + n + turn) % 2]
+        a, b, c = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype), torch.randn(n).to(dtype)
+        assert accuracy.expected(a, b, dtype).wrong(matmul(a, b, schedule=schedule)) == 0
+        want = accuracy.expected(a, b, dtype, c=c, alpha=0.5, beta=-2)
+        assert want.wrong(addmm(c, a, b, alpha=0.5, beta=-2, schedule=schedule)) == 0
+    assert flags_left() == 0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("tma", [True, False])
+def test_pointers_and_descriptors_agree(schedule, tma):
+    a, b = torch.randn(80, 200).bfloat16(), torch.randn(72, 200).bfloat16()
+    for left, right in ((a, b.T), (a.T.contiguous().T, b.T.contiguous())):
+        out = torch.full((80, 72), 7, dtype=torch.bfloat16)
+        dense.launch(left, right, out, schedule=schedule, use_tma=tma, config=Config(32, 32, 64, 4, 2, schedule))
+        assert accuracy.expected(left, right, torch.bfloat16).wrong(out) == 0
+
+
+@hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
+@hypothesis.given(st.data())
+def test_any_size_and_stride(data):
+    m, n, k = (data.draw(st.integers(1, 120)) for _ in "mnk")
+    schedule = data.draw(st.sampled_from(SCHEDULES))
+
+    def draw(rows, columns):
+        down, across = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+        whole = torch.randn(rows * down, columns * across)[::down, ::across].bfloat16()
+        if data.draw(st.booleans()):
+            return whole.T.contiguous().T
+        stored = torch.zeros(rows * down, columns * across, dtype=torch.bfloat16)[::down, ::across]
+        return stored.copy_(whole)
+
+    a, b, out = draw(m, k), draw(k, n), draw(m, n)
+    assert matmul(a, b, out=out, schedule=schedule) is out
+    assert accuracy.expected(a, b, torch.bfloat16).wrong(out) == 0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_other_types(schedule):
+    x, y = torch.randn(33, 100), torch.randn(100, 40)
+    assert accuracy.expected(x, y, torch.float32).wrong(matmul(x, y, schedule=schedule)) == 0
+    a, b = ((t * 40).clamp(-127, 127).to(torch.int8) for t in (x, y))
+    got = matmul(a, b, schedule=schedule)
+    assert got.dtype == torch.int32
+    assert torch.equal(got.long(), a.long() @ b.long())
+    rows, columns = torch.rand(33, 1), torch.rand(1, 40)
+    scaled = matmul(a, b, a_scale=rows, b_scale=columns, out_dtype=torch.bfloat16, schedule=schedule)
+    want = accuracy.expected(a * rows.double(), b * columns.double(), torch.bfloat16)
+    assert want.wrong(scaled) == 0
+    for left, right in ((torch.float8_e4m3fn, torch.float8_e5m2), (torch.float8_e4m3fnuz,) * 2):
+        p, q = x.to(left), y.to(right)
+        assert accuracy.expected(p.float(), q.float(), torch.bfloat16).wrong(matmul(p, q, schedule=schedule)) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2])
+def test_all_256_codes_of_fp8(dtype):
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype)[None, :]
+    eye = torch.ones(1, 1).to(dtype)
+    for a, b in ((codes.T, eye), (eye, codes)):
+        got = matmul(a, b, out_dtype=torch.float32).flatten()
+        assert torch.equal(got.nan_to_num(7), codes.float().flatten().nan_to_num(7))
+
+
+def test_bias_orientation():
+    a, b = torch.randn(64, 32).bfloat16(), torch.randn(32, 128).bfloat16()
+    difference = addmm(torch.arange(128.0), a, b, out_dtype=torch.float32) - matmul(a, b, out_dtype=torch.float32)
+    assert torch.allclose(difference, torch.arange(128.0).expand(64, 128), atol=1e-4)
+    column = addmm(torch.arange(64.0)[:, None], a, b, out_dtype=torch.float32) - matmul(a, b, out_dtype=torch.float32)
+    assert torch.allclose(column, torch.arange(64.0)[:, None].expand(64, 128), atol=1e-4)
+
+
+def test_empty_dimensions():
+    for m, n, k in ((0, 5, 4), (5, 0, 4), (0, 0, 0)):
+        assert matmul(torch.empty(m, k), torch.empty(k, n)).shape == (m, n)
+    assert torch.equal(matmul(torch.empty(3, 0), torch.empty(0, 2)), torch.zeros(3, 2))
+    assert torch.equal(
+        addmm(torch.tensor([1.0, 2.0]), torch.empty(3, 0), torch.empty(0, 2), beta=3)[1], torch.tensor([3.0, 6.0])
+    )
+
+
+def test_beta_zero_reads_nothing():
+    a = torch.randn(16, 16)
+    assert addmm(torch.full((16,), torch.nan), a, a, beta=0).isfinite().all()
+
+
+def test_gradients():
+    a, b, c = (torch.randn(s, dtype=torch.float32, requires_grad=True) for s in ((20, 33), (33, 17), (17,)))
+    addmm(c, a, b, alpha=0.5, beta=2).square().sum().backward()
+    found = [t.grad.clone() for t in (a, b, c)]
+    for t in (a, b, c):
+        t.grad = None
+    torch.addmm(c, a, b, alpha=0.5, beta=2).square().sum().backward()
+    for mine, t in zip(found, (a, b, c), strict=True):
+        assert torch.allclose(mine, t.grad, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ArgumentError, match="out="):
+        matmul(a, b, out=torch.empty(20, 17))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options", "error", "text"),
+    [
+        (torch.empty(4, 5), torch.empty(6, 3), {}, LayoutError, "5 and 6"),
+        (torch.empty(4), torch.empty(4, 3), {}, LayoutError, "a matrix"),
+        (torch.empty(4, 4), torch.empty(4, 4).bfloat16(), {}, LayoutError, "types of a and b"),
+        (torch.empty(4, 4).double(), torch.empty(4, 4).double(), {}, LayoutError, "float64"),
+        (torch.empty(4, 4), torch.empty(4, 4, device="meta"), {}, LayoutError, "devices cpu and meta"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"out": torch.empty(4, 5)}, LayoutError, "out: got"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"out": torch.empty(4).expand(4, 4)}, LayoutError, "strides"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"out_dtype": torch.int32}, LayoutError, "int32"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"schedule": "best"}, ArgumentError, "data_parallel"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"a_scale": torch.empty(4)}, ArgumentError, "both or neither"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"config": Config(24, 32, 32, 4, 2)}, LaunchError, "powers of two"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"config": Config(256, 256, 64, 4, 4)}, LaunchError, "bytes shared"),
+    ],
+)  # fmt: skip
+def test_refusals(a, b, options, error, text):
+    with pytest.raises(error, match=text):
+        matmul(a, b, **options)
+    if error is LayoutError and not options:
+        with pytest.raises(error, match=text):
+            addmm(torch.empty(1), a, b)
+
+
+def test_addend_that_does_not_broadcast():
+    with pytest.raises(LayoutError, match="broadcasts to"):
+        addmm(torch.empty(5), torch.empty(4, 4), torch.empty(4, 4))
+
+
+def test_offsets_beyond_31_bits():
+    """An operand whose last element is 2^31 elements away from its first."""
+    whole = torch.empty(2**31 + 64, dtype=torch.int8)  # never touched but for two rows
+    a = whole.as_strided((2, 16), (2**31, 1))
+    a.copy_(torch.randint(-9, 9, (2, 16)))
+    b = torch.randint(-9, 9, (16, 16), dtype=torch.int8)
+    assert torch.equal(matmul(a, b).long(), a.long() @ b.long())
+
+
+def abort():
+    with workspace.use(torch.device("cpu")) as scratch:
+        scratch.flags(4).fill_(1)
+        raise RuntimeError("stopped")
+
+
+def test_stream_k_survives_an_aborted_run():
+    a, b = torch.randn(48, 512).bfloat16(), torch.randn(512, 48).bfloat16()
+    config = Config(32, 32, 64, 4, 2, "stream_k")
+    want = matmul(a, b, config=config)
+    with pytest.raises(RuntimeError, match="stopped"):
+        abort()
+    assert torch.equal(matmul(a, b, config=config), want)
+    assert flags_left() == 0
