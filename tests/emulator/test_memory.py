@@ -142,7 +142,7 @@ LDS_NAMES = {
 
 
 @pytest.mark.parametrize("bits", [32, 64])
-@pytest.mark.parametrize("prefix", ["global", "buffer"])
+@pytest.mark.parametrize("prefix", ["global", "buffer", "flat"])
 def test_integer_atomics_give_back_the_old_value(prefix: str, bits: int) -> None:
     """16 bytes a lane in ``out``: the cell, and where the old value is put."""
     data = "v20" if bits == 32 else "v[20:21]"
@@ -161,6 +161,8 @@ def test_integer_atomics_give_back_the_old_value(prefix: str, bits: int) -> None
         values = x.view(kind)[:: 4 // words]
         if prefix == "global":
             atomic = f"global_atomic_{name}{suffix} {old}, v2, {data}, s[6:7] sc0"
+        elif prefix == "flat":
+            atomic = f"{PAIRS.strip()}\n    flat_atomic_{name}{suffix} {old}, v[4:5], {data} sc0"
         else:
             copy = "\n".join(f"    v_mov_b32 v{24 + n}, v{20 + n}" for n in range(words))
             atomic = f"{copy.strip()}\n    buffer_atomic_{name}{suffix} {old}, v2, s[12:15], 0 offen sc0"
@@ -197,6 +199,7 @@ def test_lds_atomics(bits: int) -> None:
     global_load_{width} v[30:{29 + words}], v2, s[4:5] offset:{4 * words}
     s_waitcnt vmcnt(0)
     ds_write_b{bits} v2, v[30:{29 + words}]
+    ds_{stem}_{kind_name} v2, {data} offset:{8 * LANES * 4}
     ds_{stem}_rtn_{kind_name} {old}, v2, {data}
     ds_read_b{bits} v[34:{33 + words}], v2
     s_waitcnt lgkmcnt(0)
@@ -208,6 +211,32 @@ def test_lds_atomics(bits: int) -> None:
         want = [operation(int(o), int(d), bits) & mask for o, d in zip(before, values, strict=True)]
         np.testing.assert_array_equal(out.view(kind)[:: 4 // words], before, err_msg=name)
         np.testing.assert_array_equal(out.view(kind)[1 :: 4 // words], np.array(want, kind), err_msg=name)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("buffer", [False, True])
+def test_scalar_atomics(buffer: bool, bits: int) -> None:
+    suffix, width, mask = ("", "dword", 0xFFFFFFFF) if bits == 32 else ("_x2", "dwordx2", (1 << 64) - 1)
+    data = "s20" if bits == 32 else "s[20:21]"
+    base, stem = ("s[12:15]", "s_buffer_atomic") if buffer else ("s[6:7]", "s_atomic")
+    kind = np.uint32 if bits == 32 else np.uint64
+    body, want = "", []
+    x, out = integers(64, 1), integers(64, 2)
+    for number, (name, operation) in enumerate(INTEGER.items()):
+        body += f"""
+    s_load_{width} {data}, s[4:5], {8 * number:#x}
+    s_waitcnt lgkmcnt(0)
+    {stem}_{name}{suffix} {data}, {base}, {8 * number:#x} glc
+    s_waitcnt lgkmcnt(0)
+    s_store_{width} {data}, s[6:7], {128 + 8 * number:#x}"""
+        step = 8 // np.dtype(kind).itemsize
+        old, given = int(out.view(kind)[step * number]), int(x.view(kind)[step * number])
+        want.append((old, operation(old, given, bits) & mask))
+    run(body, x, out, processor="gfx942")
+    step = 8 // np.dtype(kind).itemsize
+    cells = out.view(kind)[::step]
+    for number, (old, new) in enumerate(want):
+        assert (int(cells[16 + number]), int(cells[number])) == (old, new), list(INTEGER)[number]
 
 
 def test_compare_and_swap() -> None:

@@ -533,3 +533,136 @@ def test_relative_registers() -> None:
     assert results[0].m0 & 0xF0FF == 0x1003
     assert results[2].m0 & 0xF0FF == 0x8002
     np.testing.assert_array_equal(results[4].vgprs[0], LANE)  # v256 does not exist: v0, the work-item
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def test_accumulation_registers() -> None:
+    x = integers(1)
+    results = run(
+        ["v_accvgpr_write_b32 a3, v2\n    v_accvgpr_mov_b32 a9, a3\n    v_accvgpr_read_b32 v10, a9",
+         "v_accvgpr_write_b32 a3, -16\n    v_accvgpr_read_b32 v10, a3"], {2: x}
+    )  # fmt: skip
+    np.testing.assert_array_equal(results[0].vgprs[0], x)
+    assert (results[1].vgprs[0] == 0xFFFFFFF0).all()
+
+
+def test_minimum_and_maximum_of_three_pass_nans_on() -> None:
+    a, b, c = (floats(seed) for seed in (1, 2, 3))
+    results = run([f"v_{name}3_f32 v10, v2, v4, v6" for name in ("minimum", "maximum")], {2: a, 4: b, 6: c})
+    for result, operation in zip(results, (np.minimum, np.maximum), strict=True):
+        with np.errstate(all="ignore"):
+            want = operation(operation(f32(a), f32(b)), f32(c))
+        both = (f32(result.vgprs[0]) == want) | (np.isnan(want) & np.isnan(f32(result.vgprs[0])))
+        assert both.all()
+    halves = [np.random.default_rng(seed).normal(0, 2, 2 * LANES).astype(np.float16) for seed in range(3)]
+    packed = run(
+        [f"v_pk_{name}3_f16 v10, v2, v4, v6" for name in ("minimum", "maximum")],
+        {2 + 2 * number: half.view(np.uint32) for number, half in enumerate(halves)},
+    )
+    for result, operation in zip(packed, (np.minimum, np.maximum), strict=True):
+        want = operation(operation(halves[0], halves[1]), halves[2])
+        np.testing.assert_array_equal(result.vgprs[0], want.view(np.uint32))
+
+
+def test_bitwise_functions_of_three() -> None:
+    """Bit 4a + 2b + c of the table is the result for bits a, b, c."""
+    a, b, c, old = (integers(seed) for seed in range(4))
+    results = run(["v_bitop3_b32 v10, v2, v4, v6 bitop3:0x6c", "v_bitop3_b16 v10, v2, v4, v6 bitop3:0x1e"],
+                  {2: a, 4: b, 6: c, 8: old})  # fmt: skip
+    for result, table, width in ((results[0], 0x6C, 32), (results[1], 0x1E, 16)):
+        want = np.zeros(LANES, np.uint32)
+        for bit in range(width):
+            index = (a >> bit & 1) * 4 + (b >> bit & 1) * 2 + (c >> bit & 1)
+            want |= (table >> index & 1).astype(np.uint32) << np.uint32(bit)
+        np.testing.assert_array_equal(result.vgprs[0], want if width == 32 else old & 0xFFFF0000 | want)
+
+
+def test_sums_of_differences() -> None:
+    a, b, c = (integers(seed) for seed in range(3))
+    results = run([f"v_sad_{name} v10, v2, v4, v6" for name in ("u8", "hi_u8", "u16", "u32")], {2: a, 4: b, 6: c})
+
+    def total(kind: type) -> NDArray[np.uint32]:
+        parts = [x.view(kind).reshape(LANES, -1).astype(np.int64) for x in (a, b)]
+        return (np.abs(parts[0] - parts[1]).sum(1) & 0xFFFFFFFF).astype(np.uint32)
+
+    wants = [total(np.uint8) + c, (total(np.uint8) << 16) + c, total(np.uint16) + c, total(np.uint32) + c]
+    for result, want in zip(results, wants, strict=True):
+        np.testing.assert_array_equal(result.vgprs[0], want)
+
+
+def test_scaling_of_f16_by_powers_of_two() -> None:
+    x = np.random.default_rng(1).normal(0, 4, LANES).astype(np.float16)
+    x[:4] = [0, -0.0, np.inf, 6e-8]
+    exponent = np.random.default_rng(2).integers(-30, 30, LANES).astype(np.int16)
+    exponent[:4] = [20000, 20000, -5, 20]
+    result = run(["v_ldexp_f16 v10, v2, v4"], {
+        2: x.view(np.uint16).astype(np.uint32), 4: exponent.view(np.uint16).astype(np.uint32),
+    })[0]  # fmt: skip
+    with np.errstate(all="ignore"):
+        want = np.ldexp(x.astype(np.float64), exponent.astype(np.int32)).astype(np.float16)
+    np.testing.assert_array_equal(result.vgprs[0], want.view(np.uint16))
+
+
+def test_hardware_registers_and_time() -> None:
+    results = run(["s_getreg_b32 s20, hwreg(HW_REG_MODE, 4, 4)", "s_memtime s[20:21]", "s_memrealtime s[20:21]"], {})
+    assert results[0].sdst & 0xFFFFFFFF == 0b1111  # denormals are kept
+    assert all(result.sdst < 1 << 32 for result in results[1:])
+
+
+@pytest.mark.parametrize("wide", ["f16", "bf16"])
+@pytest.mark.parametrize("name", NARROW)
+def test_conversions_of_16_bit_floats_with_a_scale(name: str, wide: str) -> None:
+    rng = np.random.default_rng(11)
+    exponent = rng.integers(124, 130, LANES).astype(np.uint32)
+    factor = np.exp2(exponent.astype(np.float64) - 127)
+    largest = min(float(ml_dtypes.finfo(NARROW[name]).max), 1000.0)
+    pair = (rng.uniform(-1, 1, (LANES, 2)) * largest * factor[:, None] * 0.9).astype(WIDE[wide])
+    old, bits = integers(12), 4 if name == "fp4" else 8
+    sel = "op_sel:[0,0,1,1]" if name == "fp4" else "op_sel:[0,0,1]"
+    shift = 24 if name == "fp4" else 16
+    result = run([f"v_cvt_scalef32_pk_{name}_{wide} v10, v2, v4 {sel}"],
+                 {2: pair.view(np.uint32).ravel().copy(), 4: exponent << 23, 8: old})[0]  # fmt: skip
+    codes = (pair.astype(np.float64) / factor[:, None]).astype(NARROW[name]).view(np.uint8).astype(np.uint32)
+    want = codes[:, 0] | codes[:, 1] << bits
+    field = np.uint32((1 << 2 * bits) - 1 << shift)
+    np.testing.assert_array_equal(result.vgprs[0], old & ~field | want << np.uint32(shift))
+
+
+@pytest.mark.parametrize("name", ["fp8", "bf8"])
+def test_single_conversions_with_a_scale(name: str) -> None:
+    code, old = integers(1), integers(2)
+    exponent = np.random.default_rng(3).integers(120, 134, LANES).astype(np.uint32)
+    results = run([f"v_cvt_scalef32_f32_{name} v10, v2, v4 op_sel:[1,1,0]",
+                   f"v_cvt_scalef32_f16_{name} v10, v2, v4 op_sel:[0,1,1]"],
+                  {2: code, 4: exponent << 23, 8: old})  # fmt: skip
+    parts = np.ascontiguousarray(code).view(np.uint8).reshape(LANES, 4)
+    with np.errstate(all="ignore"):
+        scaled = [np.ascontiguousarray(parts[:, byte]).view(NARROW[name]).astype(np.float64)
+                  * np.exp2(exponent.astype(np.float64) - 127) for byte in (3, 2)]  # fmt: skip
+        equal(results[0].vgprs[0], scaled[0].astype(np.float32))
+        got = (results[1].vgprs[0] >> 16).astype(np.uint16).view(np.float16)
+        np.testing.assert_array_equal(got, scaled[1].astype(np.float16))
+    np.testing.assert_array_equal(results[1].vgprs[0] & 0xFFFF, old & 0xFFFF)
+
+
+def test_stochastic_rounding_with_a_scale() -> None:
+    """A seed of 0 truncates; one of all ones rounds away whatever is not exact in the dropped source bits."""
+    rng = np.random.default_rng(4)
+    exponent = rng.integers(124, 130, LANES).astype(np.uint32)
+    factor = np.exp2(exponent.astype(np.float64) - 127)
+    x = (rng.uniform(1, 6, LANES) * factor).astype(np.float32)
+    zero, ones = np.zeros(LANES, np.uint32), np.full(LANES, 0xFFFFFFFF, np.uint32)
+    for name, mantissa in (("fp8", 3), ("bf8", 2)):
+        results = [
+            run([f"v_cvt_scalef32_sr_{name}_f32 v10, v2, v6, v4"], {2: x.view(np.uint32), 4: exponent << 23, 6: seed})[
+                0
+            ]
+            for seed in (zero, ones)
+        ]
+        down, up = ((r.vgprs[0] & 0xFF).astype(np.uint8).view(NARROW[name]).astype(np.float64) for r in results)
+        value = x.astype(np.float64) / factor
+        unit = np.exp2(np.floor(np.log2(value)) - mantissa)
+        np.testing.assert_array_equal(down, np.floor(value / unit) * unit)
+        np.testing.assert_array_equal(up, np.ceil(value / unit) * unit)
