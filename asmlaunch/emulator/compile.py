@@ -13,7 +13,7 @@ from itertools import groupby
 
 from llvmlite import ir
 
-from asmlaunch.emulator import jit, mode, program
+from asmlaunch.emulator import calls, jit, mode, program
 from asmlaunch.emulator.build import Code, i32, i64, new_module
 from asmlaunch.emulator.decode import M0, Instruction, Word
 from asmlaunch.emulator.emit.arithmetic import Arithmetic
@@ -43,9 +43,10 @@ def compile_blocks(parsed: program.Program, compiler: Callable[..., BlockCompile
         )
     module = new_module(jit.host().triple, jit.host().layout)
     numbers = {instruction.address: number for number, instruction in enumerate(parsed.accesses)}
+    addresses = {block.index: block.address for block in parsed.blocks}
     for block in parsed.blocks:
         code, (wave,) = Code.function(module, f"block{block.index}", I32, [PTR])
-        (compiler or BlockCompiler)(kernel, block, code, wave, numbers).compile()
+        (compiler or BlockCompiler)(kernel, block, code, wave, numbers, addresses).compile()
     return str(module)
 
 
@@ -64,6 +65,8 @@ class BlockCompiler(Arithmetic, Memory, Matrix):
                 definition = find(instruction.mnemonic)
                 if isinstance(definition, Branch):
                     following = self._branch(instruction, definition)
+                elif calls.jumps(instruction):
+                    following = self._jump(instruction)
                 elif isinstance(definition, Control):
                     status = self._control(instruction, definition) or status
                 else:
@@ -134,6 +137,29 @@ class BlockCompiler(Arithmetic, Memory, Matrix):
         assert self._block.fallthrough is not None
         return self._build.select(taken, target, i32(self._block.fallthrough))
 
+    def _jump(self, instruction: Instruction) -> ir.Value:
+        """To an address in SGPRs; a call leaves the address of the next instruction. Where no code is known the wave
+        stops.
+        """
+        operand = self._register(instruction, instruction.operands[-1], "s")
+        address = self._pair(operand)
+        if calls.action(instruction) == "call":
+            self._write_program_counter(instruction)
+        build, following = self._build, i32(-1)
+        for index, start in self._block_addresses.items():
+            if index in self._block.indirect:
+                there = build.icmp_unsigned("==", address, i64(start))
+                following = build.select(there, i32(index), following)
+        lost = build.icmp_signed("<", following, i32(0))
+        with build.if_then(lost):
+            self._code.put(self._wave, WAVE, "status", i32(Status.LOST))
+        return build.select(lost, i32(self._block.index), following)
+
+    def _write_program_counter(self, instruction: Instruction) -> None:
+        """The address of the next instruction, to an SGPR pair (manual, S_GETPC_B64, S_SWAPPC_B64)."""
+        target = self._register(instruction, instruction.operands[0], "s")
+        self._write_pair(self._keys(target)[0], i64(instruction.end))
+
     def _control(self, instruction: Instruction, definition: Control) -> Status | None:
         if definition.action == "end":
             return Status.ENDED
@@ -148,6 +174,8 @@ class BlockCompiler(Arithmetic, Memory, Matrix):
             self._set_index(None, instruction.operands[0])
         elif definition.action == "skip":
             self._set_skip(instruction)
+        elif definition.action == "pc":
+            self._write_program_counter(instruction)
         return None
 
     def _set_index(self, index: isa.U32 | None, roles: object) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmlaunch.devices.base import Finding
+from asmlaunch.emulator.calls import jumps
 from asmlaunch.emulator.decode import Instruction
 from asmlaunch.emulator.flow import Place, memory_operands, reads, writes
 from asmlaunch.emulator.isa.table import Access, Branch, Compute, Control, Definition, Mfma, find
@@ -207,8 +208,8 @@ def _cached_reach(key: _Identity, ran: tuple[int, ...], sources: frozenset[str])
 def reach(program: Program, ran: Sequence[int], sources: frozenset[str]) -> Reach:
     """Where values made by ``sources`` may go in the blocks ``ran``.
 
-    Registers are followed one by one. Memory is one place: a store of an approximate value makes every later load of the
-    wave approximate. A register written under a partial EXEC keeps what it had.
+    Registers are followed one by one. Memory is one place: a store of an approximate value makes every later load of
+    the wave approximate. A register written under a partial EXEC keeps what it had.
     """
     blocks = {index: program.blocks[index] for index in ran}
     entry: dict[int, frozenset[Place]] = {index: frozenset() for index in ran}
@@ -224,7 +225,7 @@ def reach(program: Program, ran: Sequence[int], sources: frozenset[str]) -> Reac
             assert definition is not None
             dirty = bool(tainted.intersection(reads(instruction)))
             where = f"{instruction.address:#x} `{instruction.text}`"
-            if isinstance(definition, Branch) and dirty:
+            if (isinstance(definition, Branch) or jumps(instruction)) and dirty:
                 found["branches"][where] = None
                 decided.add(index)
             if isinstance(definition, Access):

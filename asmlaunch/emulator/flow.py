@@ -119,6 +119,8 @@ def reads(instruction: Instruction) -> tuple[Place, ...]:
     if isinstance(definition, Branch):
         return tuple(place for _, kind in definition.sources for place in state_places(kind))
     assert isinstance(definition, Control)
+    if definition.action in ("pc", "call"):
+        return places(instruction.operands[1:])
     return places(instruction.operands)
 
 
@@ -136,4 +138,6 @@ def writes(instruction: Instruction) -> tuple[Place, ...]:
         return places(instruction.operands[:1])
     if isinstance(definition, Control) and definition.action == "index_on":
         return state_places(isa.M0)
+    if isinstance(definition, Control) and definition.action in ("pc", "call"):
+        return places(instruction.operands[:1])
     return ()

@@ -190,6 +190,14 @@ def _raise_failures(workers: Sequence[Worker], job: Job) -> None:
             raise worker.error
     name = job.compiled.kernel.name
     for worker in workers:
+        if worker.status == Status.LOST:
+            wave = next(wave for wave in worker.waves if wave["status"] == Status.LOST)
+            jump = job.compiled.program.blocks[int(wave["block"])].instructions[-1]
+            raise EmulationError(
+                f"kernel {name} at {jump.address:#x} `{jump.text}`: wave {wave['id']} of workgroup "
+                f"{tuple(map(int, wave['group_id']))} jumps to where no code is known",
+                hint="the emulator follows calls whose addresses are made from s_getpc_b64 and constants",
+            )
         if worker.status == Status.BUDGET:
             wave = next(wave for wave in worker.waves if wave["status"] == Status.BUDGET)
             address = job.compiled.program.blocks[int(wave["block"])].address

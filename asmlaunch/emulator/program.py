@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from asmlaunch.codeobject import KernelInfo
-from asmlaunch.emulator import mode
+from asmlaunch.emulator import calls, mode
 from asmlaunch.emulator.decode import Disassembler, Instruction, Register, parse
 from asmlaunch.emulator.isa.table import Access, Branch, Control, find
 from asmlaunch.emulator.mode import Mode
@@ -29,6 +29,7 @@ class Block:
         instructions: at least one.
         fallthrough: index of the block that follows in memory, or None after an unconditional jump or the end.
         target: index of the block a branch at the end jumps to, or None.
+        indirect: indices of the blocks that a jump through a register at the end may go to.
         mode: what is known on entry.
     """
 
@@ -37,6 +38,7 @@ class Block:
     fallthrough: int | None = None
     target: int | None = None
     mode: Mode = field(default_factory=lambda: Mode(full_exec=False))
+    indirect: tuple[int, ...] = ()
 
     @property
     def full_exec(self) -> bool:
@@ -51,7 +53,7 @@ class Block:
     @property
     def successors(self) -> list[int]:
         """Indices of the blocks that may run next."""
-        return [index for index in (self.target, self.fallthrough) if index is not None]
+        return [index for index in (self.target, self.fallthrough, *self.indirect) if index is not None]
 
 
 @dataclass
@@ -96,16 +98,22 @@ class Program:
 def to_cache(program: Program) -> list[Any]:
     """The blocks in plain lists, for a cache."""
     return [
-        [block.fallthrough, block.target, [[one.address, one.size, one.text] for one in block.instructions]]
+        [
+            block.fallthrough, block.target, block.indirect,
+            [[one.address, one.size, one.text] for one in block.instructions],
+        ]
         for block in program.blocks
-    ]
+    ]  # fmt: skip
 
 
 def from_cache(kernel: KernelInfo, data: list[Any]) -> Program:
     """The program that ``to_cache`` was given, but for the modes, which only compiling needs."""
     blocks = [
-        Block(index, [parse(text, address, size) for address, size, text in lines], fallthrough, target)
-        for index, (fallthrough, target, lines) in enumerate(data)
+        Block(
+            index, [parse(text, address, size) for address, size, text in lines], fallthrough, target,
+            indirect=tuple(indirect),
+        )
+        for index, (fallthrough, target, indirect, lines) in enumerate(data)
     ]
     return Program(kernel, blocks)
 
@@ -152,6 +160,8 @@ def _reach(kernel: KernelInfo) -> dict[int, Instruction]:
             if _ends_flow(instruction):
                 break
             address = instruction.end
+        if not pending and any(map(calls.jumps, reached.values())):
+            pending = [*(calls.indirect_targets(reached) - reached.keys())]
     return reached
 
 
@@ -160,8 +170,8 @@ def _ends_flow(instruction: Instruction) -> bool:
     definition = find(instruction.mnemonic)
     if isinstance(definition, Branch):
         return definition.condition is None
-    # Jumps through a register have no definition yet; nothing after them can be known to be code.
-    return instruction.mnemonic in ("s_endpgm", "s_setpc_b64", "s_swappc_b64", "s_cbranch_g_fork")
+    # Nothing after an undefined fork can be known to be code.
+    return calls.action(instruction) in ("end", "jump", "call") or instruction.mnemonic == "s_cbranch_g_fork"
 
 
 def _require_defined(kernel: KernelInfo, instructions: Iterable[Instruction]) -> None:
@@ -192,6 +202,8 @@ def _block_starts(kernel: KernelInfo, reached: dict[int, Instruction], waits: bo
             starts.add(instruction.branch_target)
         if _stops_after(instruction, waits) and not _ends_flow(instruction):
             starts.add(instruction.end)
+    if any(map(calls.jumps, reached.values())):
+        starts |= calls.indirect_targets(reached)
     return starts
 
 
@@ -206,6 +218,8 @@ def _blocks(reached: dict[int, Instruction], starts: list[int]) -> list[Block]:
             block.fallthrough = index_of[last.end]
         if isinstance(find(last.mnemonic), Branch):
             block.target = index_of[last.branch_target]
+        if calls.jumps(last):
+            block.indirect = tuple(sorted(index_of[address] for address in calls.indirect_targets(reached)))
         blocks.append(block)
     return blocks
 

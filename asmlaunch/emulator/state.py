@@ -73,6 +73,7 @@ class Status(enum.IntEnum):
     FAULT = 3
     BUDGET = 4
     STOPPED = 5
+    LOST = 6  # jumped to where no code is known
 
 
 class Fault(enum.IntEnum):

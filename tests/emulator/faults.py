@@ -176,6 +176,12 @@ _BLOCKS = "v_mfma_f32_4x4x4_16b_f16 a[0:3], v[8:9], v[10:11], {}\n s_nop 15\n v_
 
 UNINITIALISED += [
     Fault(
+        "a call to an address that nobody writes", "uninitialised", "s_swappc_b64.*control flow depends",
+        # The low half is right: what the SGPR holds by chance is 0, as the high half should be.
+        START + "s_getpc_b64 s[20:21]\n.Lhere:\n s_add_u32 s22, s20, .Lnext-.Lhere\n s_addc_u32 s24, s21, 0\n"
+        "s_swappc_b64 s[30:31], s[22:23]\n.Lnext:\n s_nop 0",
+    ),
+    Fault(
         "an accumulator that nobody clears", "uninitialised", "lanes 0-63: stores a value that nobody has written",
         _MATRIX + _ROWS.format("a[0:3]") + STORE, _MATRIX + _ROWS.format("0") + STORE,
         options={"vgprs": 64, "accum": 32},
@@ -272,6 +278,12 @@ STOPS = [
     Fault(
         "an address is far from every array", "MemoryFaultError", "global_load_dword.*reads 4 bytes",
         START + "s_mov_b32 s5, 0x1234\n" + LOAD + STORE,
+    ),
+    Fault(
+        "a return to nowhere", "EmulationError", "s_setpc_b64.*wave 0 .*jumps to where no code is known",
+        START + "s_mov_b64 s[20:21], s[4:5]\n s_setpc_b64 s[20:21]",
+        START + "s_getpc_b64 s[20:21]\n.Lhere:\n s_add_u32 s20, s20, .Lnext-.Lhere\n s_addc_u32 s21, s21, 0\n"
+        "s_setpc_b64 s[20:21]\n.Lnext:\n s_nop 0",
     ),
     Fault(
         "the loop never ends", "InstructionBudgetError", "more than 10,000 instructions",

@@ -71,6 +71,15 @@ def test_atomics_in_lds_and_memory(processor: str) -> None:
     np.testing.assert_array_equal(out, np.bincount(x & 15, minlength=16))
 
 
+def test_a_function_called_twice(processor: str) -> None:
+    x = np.arange(1 << 31, (1 << 31) + 128, dtype=np.uint32)
+    out = np.zeros(128, np.uint32)
+    result = launch("control", processor, {"out": out, "x": x}, "polynomial", grid=2, block=64)
+    np.testing.assert_array_equal(out, 9 * x + 4)
+    assert result.profile is not None
+    assert dict(result.profile.by_mnemonic())["s_swappc_b64"] == 2 * 2
+
+
 class TestSgemm:
     def run(self, processor: str, case: Sizes, **options: Any) -> Any:
         kernel = asmlaunch.load(FOLDER / f"sgemm.{processor}.co", device="emulator").kernel

@@ -112,7 +112,7 @@ def test_breakpoints_see_and_change_registers(kernel: Any) -> None:
 
 @pytest.mark.parametrize("where", [0x2, "^v_mfma"])
 def test_a_breakpoint_that_is_nowhere(kernel: Any, where: Any) -> None:
-    with pytest.raises(errors.ArgumentError, match="breakpoint of kernel kernel.*the address of an instruction"):
+    with pytest.raises(errors.ArgumentError, match=r"breakpoint of kernel kernel.*the address of an instruction"):
         launch(kernel, breakpoints={where: print})
 
 

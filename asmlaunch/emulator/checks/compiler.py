@@ -80,6 +80,19 @@ class CheckedBlockCompiler(ShadowedMemory):
             self._require_defined(instruction, Kind.UNDEFINED_ADDRESS)
         return status
 
+    def _jump(self, instruction: Instruction) -> ir.Value:
+        self._begin(instruction)
+        if self._plan.definedness:
+            self._require_defined(instruction, Kind.UNDEFINED_BRANCH)
+        return super()._jump(instruction)
+
+    def _write_program_counter(self, instruction: Instruction) -> None:
+        super()._write_program_counter(instruction)
+        target = instruction.operands[0]
+        if isinstance(target, Register):
+            for key in self._keys(target):
+                self._shadows.write(key, i32(-1))
+
     def _branch(self, instruction: Instruction, definition: Branch) -> ir.Value:
         self._begin(instruction)
         if self._plan.definedness:

@@ -35,8 +35,10 @@ class Operands:
     """
 
     def __init__(
-        self, kernel: KernelInfo, block: Block, code: Code, wave: ir.Value, numbers: Mapping[int, int]
-    ) -> None:
+        self, kernel: KernelInfo, block: Block, code: Code, wave: ir.Value, numbers: Mapping[int, int],
+        addresses: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        self._block_addresses = addresses
         self._kernel, self._block, self._code, self._wave, self._numbers = kernel, block, code, wave, numbers
         self._build: ir.IRBuilder = code.builder
         self._registers = Registers(code, wave)

@@ -44,6 +44,9 @@ for _mnemonic in (
 ):  # fmt: skip
     register(Control(_mnemonic, "nothing"))
 
+register(Control("s_getpc_b64", "pc"))
+register(Control("s_setpc_b64", "jump"))
+register(Control("s_swappc_b64", "call"))
 register(Control("s_endpgm", "end"))
 register(Control("s_endpgm_saved", "end"))
 register(Control("s_barrier", "barrier"))

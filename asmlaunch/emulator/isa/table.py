@@ -73,7 +73,8 @@ class Control:
 
     Attributes:
         action: "nothing", "end", "barrier", "wait" (a point where memory must have completed), "index_on" (and
-            "index_number", "index_roles", which change one part), "index_off", "skip" (VSKIP), "mode" (MODE).
+            "index_number", "index_roles", which change one part), "index_off", "skip" (VSKIP), "mode" (MODE),
+            "pc" (read the program counter), "jump" and "call" (to an address in SGPRs; a call leaves its own).
     """
 
     mnemonic: str
