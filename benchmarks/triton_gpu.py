@@ -446,7 +446,7 @@ def timed_mx(report: Callable[..., None]) -> None:
                 [lambda x=x, o=o: gemm_a4w4(*x, out=o, schedule=schedule) for x, o in zip(data, outs, strict=True)] * 2
             )
             report(f"a4w4 {m}x{n}x{k} {schedule}", spent, flops, base / spent)
-        if m <= 16:
+        if (m, n, k) in ((16, 8192, 8192), (1, 8192, 8192)):
             operands = [
                 (mx.operand("a", a, sa, "", ""), mx.operand("b", b, sb, "", ""), o)
                 for (a, b, sa, sb), o in zip(data, outs, strict=True)
