@@ -16,12 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from asmlaunch.codeobject import CodeObject, KernelInfo, read
-from asmlaunch.emulator import jit, mode, program
-from asmlaunch.emulator.build import Code, new_module
-from asmlaunch.emulator.compile import BlockCompiler
+from asmlaunch.emulator import mode, program
+from asmlaunch.emulator.compile import compile_blocks
 from asmlaunch.emulator.decode import Instruction
 from asmlaunch.emulator.isa.table import Branch, Control, find
-from asmlaunch.emulator.lower import I32, PTR
 from asmlaunch.errors import AsmlaunchError
 
 _NUMBERS = re.compile(r"(?<![\w.])-?(0x[0-9a-f]+|\d+)(?![\w.])")
@@ -42,9 +40,7 @@ def form(instruction: Instruction, state: mode.Mode, processor: str) -> tuple[ob
 def compile_one(kernel: KernelInfo, instruction: Instruction, state: mode.Mode) -> None:
     """Compile a block of one instruction to IR."""
     block = program.Block(0, [instruction], fallthrough=0, mode=state)
-    module = new_module(jit.host().triple, jit.host().layout)
-    code, (wave,) = Code.function(module, "block", I32, [PTR])
-    BlockCompiler(kernel, block, code, wave, {instruction.address: 0}).compile()
+    compile_blocks(program.Program(kernel, [block]))
 
 
 def reasons(kernel: KernelInfo, known: dict[tuple[object, ...], str]) -> set[str]:
