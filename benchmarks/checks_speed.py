@@ -2,8 +2,8 @@
 
     python benchmarks/checks_speed.py [kernel] [M N K]
 
-CPU time of the process, best of five, one thread. The last column leaves out matrix instructions, and takes the whole run
-without checks to be theirs: it is what the checks add to all the other instructions.
+CPU time of the process, best of five, one thread. The last column leaves out matrix instructions, and takes the whole
+run without checks to be theirs: it is what the checks add to all the other instructions.
 """
 
 from __future__ import annotations
