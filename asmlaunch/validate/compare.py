@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,7 +46,9 @@ class Bound:
         ]
         if self.absolute:
             terms.append(f"{self.absolute:.3g}")
-        return f"at least {self.equal_fraction:.2%} equal, error at most {' plus '.join(terms) or '0'}"
+        # Rounded down: 99.996 % is not all of them.
+        equal = f"at least {math.floor(self.equal_fraction * 1e4) / 1e4:.2%} equal, " if self.equal_fraction else ""
+        return f"{equal}error at most {' plus '.join(terms) or '0'}"
 
 
 BF16_GEMM = Bound()

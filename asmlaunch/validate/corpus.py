@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from asmlaunch.validate.compare import Bound
+from asmlaunch.validate.problems.base import GAP
 from asmlaunch.validate.sweep import Member, Plan, Record
 
 HEAD = """# The corpus
@@ -63,7 +66,7 @@ class Row:
 
 
 def summary(plan: Plan, records: Mapping[str, Record]) -> list[Row]:
-    """A row for each family of the plan, in order of its first kernel."""
+    """A row for each family of the plan, those with tasks first, in order of their first kernels."""
     families: dict[str, list[Member]] = {}
     for member in plan.members:
         families.setdefault(member.family, []).append(member)
@@ -72,7 +75,7 @@ def summary(plan: Plan, records: Mapping[str, Record]) -> list[Row]:
         keys = dict.fromkeys(key for member in members for key in member.keys)
         found = tuple(records[key] for key in keys if key in records)
         rows.append(Row(family, tuple(members), found, len(keys) - len(found)))
-    return rows
+    return sorted(rows, key=lambda row: not any(member.keys for member in row.members))
 
 
 def render(plan: Plan, records: Mapping[str, Record]) -> str:
@@ -109,11 +112,11 @@ def _line(row: Row, records: Mapping[str, Record]) -> str:
     outputs = [output for record in done for output in record["outputs"].values()]
     error = f"{max(output['norm_error'] for output in outputs):.1e}" if outputs else "-"
     equal = [output["equal_fraction"] for output in outputs if output["bound"]["equal_fraction"] > 0]
+    least = f"{math.floor(min(equal) * 1e4) / 1e4:.2%}" if equal else "-"
     findings = sum(len(record["findings"]) for record in done)
     return (
         f"| {row.family or 'none'} | {row.objects} | {_members(row, records, 'run')} "
-        f"| {_members(row, records, 'verified')} | {len(row.records)} | {error} "
-        f"| {f'{min(equal):.2%}' if equal else '-'} "
+        f"| {_members(row, records, 'verified')} | {len(row.records)} | {error} | {least} "
         f"| {sum(record['instructions'] or 0 for record in done):,} "
         f"| {sum(record.get('wall_seconds', 0) for record in row.records):.1f} | {findings} |"
     )
@@ -123,19 +126,26 @@ def _section(row: Row) -> list[str]:
     done = [record for record in row.records if record["status"] != "error"]
     targets = Counter(member.target for member in row.members)
     counted = ", ".join(f"{count} for {target}" for target, count in sorted(targets.items()))
-    lines = [f"## {row.family}", "", f"Objects: {counted}. Bounds, the loosest of each output:", ""]
-    bounds: dict[str, tuple[tuple[float, ...], str]] = {}
-    errors: dict[str, float] = {}
+    lines = [f"## {row.family}", "", f"Objects: {counted}. Bounds:", ""]
+    bounds: dict[str, dict[Bound, float]] = {}
     for record in done:
         for name, output in record["outputs"].items():
-            looseness = tuple(output["bound"][term] for term in ("absolute", "of_max", "relative", "cancellation"))
-            bounds[name] = max(bounds.get(name, ((), "")), (looseness, record["bounds"][name]))
-            errors[name] = max(errors.get(name, 0.0), output["norm_error"])
-    lines += [f"* {name}: {bound} (worst error {errors[name]:.1e})" for name, (_, bound) in bounds.items()]
+            if not name.startswith(GAP):
+                found, error = bounds.setdefault(name, {}), output["norm_error"]
+                bound = Bound(**output["bound"])
+                found[bound] = max(found.get(bound, 0.0), error)
+    for name, found in bounds.items():
+        ordered = sorted(found, key=_looseness)
+        shown = dict.fromkeys((ordered[0], ordered[-1]))
+        lines.append(f"* {name}: {' up to: '.join(map(str, shown))} (worst error {max(found.values()):.1e})")
     kinds = Counter(_kind(finding) for record in done for finding in record["findings"])
     if kinds:
         lines += ["", "Findings:", "", *(f"* {kind} ({count}x)" for kind, count in kinds.most_common())]
     return [*lines, ""]
+
+
+def _looseness(bound: Bound) -> tuple[float, ...]:
+    return bound.absolute, bound.of_max, bound.cancellation, bound.relative, -bound.equal_fraction
 
 
 def _kind(finding: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,37 @@ def test_a_kernel_of_each_family(aiter_kernels: Path, family: str, file: str, ca
     assert row["passed"]
     assert row["instructions"] > 1000
     assert set(row["outputs"]) == set(row["spilled"]) == set(outcome.comparisons)
+
+
+@pytest.mark.parametrize(
+    ("file", "problem", "rule"),
+    [
+        ("gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_192x256.co", "n=288", "a multiple of the tile's columns"),
+        ("gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128.co", "n=144", "columns are stored 32 at a time"),
+        ("gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128.co", "alpha=64", "does not use it"),
+        ("gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128.co", "split_k=1", "split K"),
+        ("gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128.co", "m=0", "loops for ever"),
+        ("gfx942/bf16gemm/bf16gemm_outf32_tn_32x64_pf3.co", "n=80", "columns are not masked"),
+        ("gfx942/bf16gemm/bf16gemm_outf32_tn_32x64_pf3.co", "k=96", "a multiple of 64"),
+        ("gfx942/bf16gemm/bf16gemm_outf32_tn_32x64_pf3.co", "splits=4", "at most K / 64"),
+        ("gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_128x128.co", "n=192", "columns are not masked"),
+        ("gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_128x128.co", "splits=0", "never ends"),
+        ("gfx942/i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_128x128.co", "k=128", "at least 260"),
+        ("gfx942/gemm_a8w8_m128_noSplitK.co", "splits=2", "does not split K"),
+        ("gfx942/gemm_a8w8_m128_splitK.co", "k=384,splits=2", "a multiple of 128 << ks"),
+        ("gfx950/f8_block_scale_mi350_x32.co", "n=384", "a workgroup writes 256 columns"),
+        ("gfx950/f8_block_scale_mi350_x32.co", "splits=1", "wrong addresses"),
+        ("gfx942/flatmm_uk_gfx9_f16f8_128x256x128_1x4x1_16x16x32.co", "k=192", "a multiple of 128"),
+        ("gfx942/layer_norm.co", "m=3", "a workgroup takes two rows"),
+        ("gfx942/all_reduce.co", "kib=1024", "right for 2 MiB only"),
+        ("gfx942/allreduce_rmsnorm_N8192.co", "m=520", "the signal buffers hold no more"),
+    ],
+)
+def test_a_problem_outside_the_domain_is_refused_with_its_rule(
+    aiter_kernels: Path, file: str, problem: str, rule: str
+) -> None:
+    with pytest.raises(DomainError, match=re.escape(rule)):
+        run(aiter_kernels / file, problem)
 
 
 class TestSoftmax:

@@ -83,6 +83,24 @@ def test_processes_run_what_is_missing_and_nothing_twice(softmax: list[Path], tm
     assert text.rstrip().endswith("None.")
 
 
+def test_one_machine_code_is_compiled_by_one_process(softmax: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other problems wait: they find it compiled."""
+    busy: list[str] = []
+
+    def note(task: sweep.Task) -> sweep.Record:
+        assert task.code not in busy
+        busy.append(task.code)
+        time.sleep(0.002)
+        busy.remove(task.code)
+        return {"key": task.key, "status": "verified"}
+
+    monkeypatch.setattr(sweep, "execute", note)
+    results = Results()
+    with ThreadPoolExecutor(6) as pool:
+        run(make_plan(softmax, every_problem=True), results, executor=pool, jobs=6)
+    assert [record["status"] for record in results.records.values()] == ["verified"] * 24
+
+
 def test_a_line_cut_off_is_run_again(softmax: list[Path], tmp_path: Path, fake: list[str]) -> None:
     plan, path = make_plan(softmax), tmp_path / "results.jsonl"
     with ThreadPoolExecutor(1) as pool:

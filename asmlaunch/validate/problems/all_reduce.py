@@ -18,7 +18,7 @@ from asmlaunch.validate.bfloat16 import to_float64
 from asmlaunch.validate.compare import EXACT, Bound
 from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.problems import operands
-from asmlaunch.validate.problems.base import Case, Definition, Output, Parameters, Problem
+from asmlaunch.validate.problems.base import GAP, Case, Definition, Output, Parameters, Problem
 from asmlaunch.validate.problems.layer_norm import EPSILON, WIDTH, make_norm
 from asmlaunch.validate.reference import Reference
 
@@ -66,7 +66,9 @@ class Arena:
 
     def untouched(self) -> tuple[Output, ...]:
         """That nothing was written between the arrays."""
-        return tuple(Output(f"gap {index}", gap, partial(_all, gap, -1), EXACT) for index, gap in enumerate(self.gaps))
+        return tuple(
+            Output(f"{GAP} {index}", gap, partial(_all, gap, -1), EXACT) for index, gap in enumerate(self.gaps)
+        )
 
 
 @dataclass(frozen=True)

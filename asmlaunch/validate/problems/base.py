@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Parameters = Mapping[str, Any]
 Self = TypeVar("Self", bound="Case")
 
+#: What the names of outputs begin with that are memory between others, which nobody should write.
+GAP = "gap"
+
 #: Sizes beyond this are refused: no kernel here can be right on them, and operands would not fit in memory.
 MAX_SIZE = 1 << 24
 
