@@ -58,8 +58,8 @@ class Row:
 
     @property
     def not_run(self) -> int:
-        """Tasks that did not come to their end, or were not run."""
-        return self._count("error") + self.missing
+        """Tasks that did not come to their end, or were not run, and objects that could not be read."""
+        return self._count("error") + self.missing + sum(bool(member.error) for member in self.members)
 
     def _count(self, status: str) -> int:
         return sum(record["status"] == status for record in self.records)
@@ -158,7 +158,8 @@ def _kind(finding: str) -> str:
 def _exceptions(rows: Sequence[Row], records: Mapping[str, Record]) -> list[str]:
     lines = []
     for row in rows:
-        without = [member for member in row.members if not member.keys]
+        lines += [f"* `{member.file}`: {member.error}" for member in row.members if member.error]
+        without = [member for member in row.members if not member.keys and not member.error]
         if without:
             reason = NO_PROBLEMS if row.family else "the kernel belongs to no declared family"
             lines.append(f"* {row.family or 'none'}, {len(without)} objects: {reason}.")

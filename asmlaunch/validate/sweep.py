@@ -26,7 +26,7 @@ from typing import Any
 from asmlaunch import codeobject
 from asmlaunch.abi.families import family_of
 from asmlaunch.codeobject import KernelInfo
-from asmlaunch.errors import AsmlaunchError, DeviceError, LaunchError
+from asmlaunch.errors import AsmlaunchError, CodeObjectError, DeviceError, LaunchError
 from asmlaunch.validate.problems import DEFINITIONS, Case, Definition, definition_of
 
 #: How often a task is tried whose worker process dies.
@@ -74,6 +74,7 @@ class Member:
         kernel: its name.
         family: its family's name, "" for none.
         keys: of its tasks; none where no problems are defined.
+        error: why the object could not be read, else "".
     """
 
     file: str
@@ -81,6 +82,7 @@ class Member:
     kernel: str
     family: str
     keys: tuple[str, ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,15 +134,20 @@ def make_plan(
         families: names of the families to run; empty for all.
         every_problem: all standard problems of a kernel, not only the first, small one.
 
-    Raises:
-        CodeObjectError: an object that cannot be read.
+    Returns:
+        The plan; an object that cannot be read is a member with an error.
     """
     tasks: dict[str, Task] = {}
     members = []
     for path in files:
-        data = path.read_bytes()
         name = (path.relative_to(root) if root else path).as_posix()
-        for kernel in codeobject.read(data).kernels.values():
+        try:
+            data = path.read_bytes()
+            kernels = codeobject.read(path).kernels.values()
+        except (OSError, CodeObjectError) as error:
+            members.append(Member(name, "", "", "", error=str(error)))
+            continue
+        for kernel in kernels:
             family, definition = family_of(kernel), definition_of(kernel)
             member = Member(name, kernel.target.processor, kernel.name, family.name if family else "")
             if families and member.family not in families:

@@ -243,6 +243,17 @@ def test_the_report_names_what_was_not_run(aiter_kernels: Path, softmax: list[Pa
     assert "1 objects: no problems are defined for this family yet." in text
 
 
+def test_an_object_that_cannot_be_read(softmax: list[Path], tmp_path: Path) -> None:
+    """It is named, and the others go on."""
+    broken = tmp_path / "broken.co"
+    broken.write_bytes(softmax[0].read_bytes()[:1000])
+    plan = make_plan([broken, softmax[0]])
+    assert len(plan.tasks) == 1
+    rows = corpus.summary(plan, {})
+    assert [(row.family, row.not_run) for row in rows] == [("topksoftmax", 1), ("", 1)]
+    assert "broken.co`: " in corpus.render(plan, {})
+
+
 def test_executors_that_are_none() -> None:
     with pytest.raises(LaunchError, match="need dask://host:port"):
         sweep.connect("slurm://here")
