@@ -137,7 +137,9 @@ def _section(row: Row) -> list[str]:
     for name, found in bounds.items():
         ordered = sorted(found, key=_looseness)
         shown = dict.fromkeys((ordered[0], ordered[-1]))
-        lines.append(f"* {name}: {' up to: '.join(map(str, shown))} (worst error {max(found.values()):.1e})")
+        lines.append(
+            f"* {name}: {'; of another problem: '.join(map(str, shown))} (worst error {max(found.values()):.1e})"
+        )
     kinds = Counter(_kind(finding) for record in done for finding in record["findings"])
     if kinds:
         lines += ["", "Findings:", "", *(f"* {kind} ({count}x)" for kind, count in kinds.most_common())]

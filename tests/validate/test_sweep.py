@@ -21,6 +21,7 @@ from asmlaunch.cli import app
 from asmlaunch.errors import DeviceError, LaunchError
 from asmlaunch.kernels import PATH_VARIABLE
 from asmlaunch.validate import corpus, sweep
+from asmlaunch.validate.problems import DEFINITIONS
 from asmlaunch.validate.problems.topksoftmax import Sizes
 from asmlaunch.validate.sweep import Results, execute, make_plan, run
 
@@ -156,6 +157,7 @@ def test_a_killed_sweep_goes_on(softmax: list[Path], tmp_path: Path) -> None:
 _SWEEP = """
 import sys
 from pathlib import Path
+from asmlaunch.validate.problems import DEFINITIONS
 from asmlaunch.validate.problems.topksoftmax import Sizes
 from asmlaunch.validate.sweep import Results, make_plan, run
 if __name__ == "__main__":
@@ -303,3 +305,12 @@ def test_the_command(softmax: list[Path], tmp_path: Path, monkeypatch: pytest.Mo
     assert runner.invoke(app, ["sweep", "conv"]).exit_code == 2
     everything = runner.invoke(app, ["sweep", "all", "--results", str(results)])
     assert "0 run now, 2 known before" in everything.output
+
+
+def test_the_page_has_every_kernel_of_the_families_verified(aiter_kernels: Path) -> None:
+    """docs/corpus.md, against the objects that the patterns of the definitions find."""
+    page = (Path(__file__).parents[2] / "docs" / "corpus.md").read_text()
+    for name, definition in DEFINITIONS.items():
+        objects = len(list(aiter_kernels.rglob(definition.files)))
+        if objects:
+            assert f"| {name} | {objects} | {objects} | {objects} |" in page
