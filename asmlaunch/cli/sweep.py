@@ -30,6 +30,9 @@ def sweep(
     every_problem: Annotated[
         bool, typer.Option("--every-problem", help="All standard problems of each kernel, not only the first.")
     ] = False,
+    checks: Annotated[
+        str, typer.Option(help="The emulator's checks: bounds costs no time; all, or names such as races,waits.")
+    ] = "bounds",
     jobs: Annotated[int | None, typer.Option(min=1, help="Kernels in flight. Default: one a core.")] = None,
     executor: Annotated[
         str | None, typer.Option(metavar="URL", help="dask://host:port runs on that cluster's workers.")
@@ -51,7 +54,8 @@ def sweep(
     patterns = [get(name).files for name in wanted] or ["*.co"]
     files = sorted({path for pattern in patterns for path in find_objects(pattern, kernels)})
     roots = search_path(kernels)
-    plan = make_plan(files, root=roots[0] if len(roots) == 1 else None, families=wanted, every_problem=every_problem)
+    root = roots[0] if len(roots) == 1 else None
+    plan = make_plan(files, root=root, families=wanted, every_problem=every_problem, checks=checks)
     if not plan.members:
         raise KernelNotFoundError("kernels", got="none", need=f"some of {', '.join(families)}")
     kept = Results(results, merge or ())

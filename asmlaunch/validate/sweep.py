@@ -52,6 +52,7 @@ class Task:
         case: the problem.
         file: name of the object, for people.
         version: of the sources that made the task; another version must not run it.
+        checks: the emulator's, as its launches take them.
     """
 
     key: str
@@ -62,6 +63,7 @@ class Task:
     case: Case
     file: str
     version: str
+    checks: str
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,12 @@ def identity(kernel: KernelInfo) -> str:
 
 
 def make_plan(
-    files: Iterable[Path], *, root: Path | None = None, families: Collection[str] = (), every_problem: bool = False
+    files: Iterable[Path],
+    *,
+    root: Path | None = None,
+    families: Collection[str] = (),
+    every_problem: bool = False,
+    checks: str = "bounds",
 ) -> Plan:
     """The tasks for the kernels of some code objects.
 
@@ -133,6 +140,7 @@ def make_plan(
         root: folder that paths are given relative to.
         families: names of the families to run; empty for all.
         every_problem: all standard problems of a kernel, not only the first, small one.
+        checks: the emulator's: those that cost no time, "all", or names.
 
     Returns:
         The plan; an object that cannot be read is a member with an error.
@@ -153,7 +161,7 @@ def make_plan(
             if families and member.family not in families:
                 continue
             if definition:
-                made = list(_tasks(definition, kernel, data, name, every_problem))
+                made = list(_tasks(definition, kernel, data, name, every_problem, checks))
                 for task in made:
                     tasks.setdefault(task.key, task)
                 member = dataclasses.replace(member, keys=tuple(task.key for task in made))
@@ -161,15 +169,17 @@ def make_plan(
     return Plan(tasks, tuple(members))
 
 
-def _tasks(definition: Definition, kernel: KernelInfo, data: bytes, name: str, every: bool) -> Iterator[Task]:
+def _tasks(
+    definition: Definition, kernel: KernelInfo, data: bytes, name: str, every: bool, checks: str
+) -> Iterator[Task]:
     parameters = definition.parameters(kernel)
     cases = definition.cases(parameters)
     told_apart = sorted(definition.told_apart(parameters).items())
     code = identity(kernel)
     for case in cases if every else cases[:1]:
-        inputs = (code, definition.name, told_apart, str(case), version())
+        inputs = (code, definition.name, told_apart, str(case), checks, version())
         key = hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
-        yield Task(key, code, data, kernel.name, definition.name, case, name, version())
+        yield Task(key, code, data, kernel.name, definition.name, case, name, version(), checks)
 
 
 def execute(task: Task) -> Record:
@@ -200,7 +210,7 @@ def execute(task: Task) -> Record:
     try:
         # A device of its own: what it has compiled goes when the task is done.
         kernel = load(task.data, device=EmulatorDevice())[task.kernel]
-        outcome = DEFINITIONS[task.family].run(kernel, task.case, threads=1)
+        outcome = DEFINITIONS[task.family].run(kernel, task.case, threads=1, checks=task.checks)
     except AsmlaunchError as error:
         record["error"] = f"{type(error).__name__}: {error}"
     except Exception as error:  # one kernel must not end the sweep
