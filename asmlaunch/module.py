@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from asmlaunch import codeobject
-from asmlaunch.abi import Audit, audit, bind, hidden_values, schema_from_metadata
+from asmlaunch.abi import Audit, audit, bind, check_tiling, hidden_values, schema_from_metadata
 from asmlaunch.abi.families import family_of
 from asmlaunch.devices.base import QuickDevice
 from asmlaunch.devices.select import select
@@ -25,7 +25,7 @@ from asmlaunch.errors import (
 from asmlaunch.log import log_launch
 
 if TYPE_CHECKING:
-    from asmlaunch.abi import Buffer, KernargSchema, LiveBytes
+    from asmlaunch.abi import Buffer, Field, KernargSchema, LiveBytes
     from asmlaunch.abi.families import Family, Launch
     from asmlaunch.codeobject import CodeObject, KernelInfo
     from asmlaunch.devices import Device, LaunchResult
@@ -108,6 +108,10 @@ class Kernel:
     def _pointers(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.schema.fields if field.is_pointer)
 
+    @cached_property
+    def _tiled(self) -> tuple[Field, ...]:
+        return tuple(field for field in self.schema.fields if field.tiling)
+
     def launch(
         self,
         args: Any,
@@ -116,6 +120,7 @@ class Kernel:
         block: tuple[int, ...] | int | None = None,
         dynamic_lds: int | None = None,
         check: bool = True,
+        strict_layouts: bool = False,
         **options: Any,
     ) -> LaunchResult:
         """Run the kernel once.
@@ -128,17 +133,20 @@ class Kernel:
             dynamic_lds: bytes of LDS beyond the kernel's static ones; default the launch rule's, else 0.
             check: refuse a problem outside the domain the family's kernels are right on, and a grid or block that
                 differs from the launch rule. False launches all the same.
+            strict_layouts: refuse arrays that carry no layout for arguments that need one (``layouts.tile`` and
+                ``layouts.wrap`` give a tensor its layout). ``check`` alone refuses tensors that carry another layout.
             options: the device's own, e.g. ``stream=`` on a GPU or ``schedule=`` in the emulator.
 
         Returns:
             The device's name, wall time and findings.
 
         Raises:
-            ArgumentError: missing, unknown or unusable argument. DomainError: outside the kernel's domain.
+            ArgumentError: missing, unknown or unusable argument. LayoutError: a tensor in another layout than the
+                kernel declares. DomainError: outside the kernel's domain.
             LaunchError: no grid or block, one that does not fit, or a closed module. DeviceError: from the device's
                 runtime.
         """
-        return self._run(self._plan(args, grid, block, dynamic_lds, check), options)
+        return self._run(self._plan(args, grid, block, dynamic_lds, check, strict_layouts), options)
 
     def prepare(
         self,
@@ -148,6 +156,7 @@ class Kernel:
         block: tuple[int, ...] | int | None = None,
         dynamic_lds: int | None = None,
         check: bool = True,
+        strict_layouts: bool = False,
         **options: Any,
     ) -> Callable[[], None]:
         """:meth:`launch` in two steps: checks and packing now, the launch at each call of the result.
@@ -160,7 +169,7 @@ class Kernel:
         Raises:
             What :meth:`launch` raises; the result raises DeviceError.
         """
-        plan = self._plan(args, grid, block, dynamic_lds, check)
+        plan = self._plan(args, grid, block, dynamic_lds, check, strict_layouts)
         if not isinstance(self.device, QuickDevice) or plan.zero or not all(b.on_gpu for b in plan.buffers):
             return lambda: (self._run(plan, options), None)[1]
         with self.device.staged(plan.buffers, (), **options) as addresses:  # checks whose memory it is
@@ -185,11 +194,17 @@ class Kernel:
         values, buffers = (None, None) if args is None else bind(self.schema, as_mapping(args))
         return audit(self.info, values=values, buffers=buffers, loaded=_live_bytes(self.info))
 
-    def _plan(self, args: Any, grid: Any, block: Any, dynamic_lds: int | None, check: bool) -> _Plan:
+    def _plan(
+        self, args: Any, grid: Any, block: Any, dynamic_lds: int | None, check: bool, strict_layouts: bool
+    ) -> _Plan:
         """Bind the arguments, check them, and find grid and block."""
         if self._opened.closed:
             raise LaunchError(f"kernel {self.name}", got="a closed module", need="an open one", hint="load it again")
-        values, buffers = bind(self.schema, as_mapping(args))
+        args = as_mapping(args)
+        if check or strict_layouts:
+            for field in self._tiled:
+                check_tiling(field, args, strict_layouts)
+        values, buffers = bind(self.schema, args)
         zero: tuple[str, ...] = ()
         given_grid, given_block = dim3("grid", grid), dim3("block", block)
         if self.family is not None:

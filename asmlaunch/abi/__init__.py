@@ -2,7 +2,7 @@
 
 from asmlaunch.abi.arguments import Buffer, resolve
 from asmlaunch.abi.audit import Audit, LiveBytes, audit
-from asmlaunch.abi.binding import bind
+from asmlaunch.abi.binding import bind, check_tiling
 from asmlaunch.abi.diff import Diff, FieldDiff, diff
 from asmlaunch.abi.expected import expected_segment
 from asmlaunch.abi.hexdump import Dump, find_dumps, hexdump, parse_hexdump, read_dumps
@@ -27,6 +27,7 @@ __all__ = [
     "audit",
     "bind",
     "check_manifests",
+    "check_tiling",
     "diff",
     "diff_kernels",
     "expected_segment",

@@ -7,7 +7,7 @@ from typing import Any
 
 from asmlaunch.abi.arguments import Buffer, resolve
 from asmlaunch.abi.schema import Field, FromShape, KernargSchema, Symbol
-from asmlaunch.errors import ArgumentError
+from asmlaunch.errors import ArgumentError, LayoutError
 
 
 def bind(schema: KernargSchema, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Buffer]]:
@@ -44,6 +44,34 @@ def bind(schema: KernargSchema, args: Mapping[str, Any]) -> tuple[dict[str, Any]
     if missing:
         raise _missing(schema, missing)
     return values, buffers
+
+
+def check_tiling(field: Field, args: Mapping[str, Any], strict: bool = False) -> None:
+    """Refuse a tensor that carries another memory layout than the one its field declares.
+
+    Args:
+        field: a pointer with a ``tiling``.
+        args: what a caller gives, by name or alias.
+        strict: refuse memory that carries no layout too, where the field declares one other than ``"plain"``.
+
+    Raises:
+        LayoutError: another layout, named beside the one needed; with ``strict``, none.
+    """
+    value = next((args[name] for name in (field.name, *field.aliases) if name in args), None)
+    layout = getattr(getattr(value, "tag", None), "layout", None)
+    if value is None or (layout is None and not (strict and field.tiling != "plain")):
+        return
+    from asmlaunch.layouts import require
+
+    if field.tiling != "plain":
+        require(value, field.tiling, field.where)
+    elif layout is not None:
+        raise LayoutError(
+            field.where,
+            got=f"layout {layout.label}",
+            need="elements in logical order",
+            hint=".logical() gives them",
+        )
 
 
 def _derive(schema: KernargSchema, wanted: Field | Symbol, buffers: Mapping[str, Buffer]) -> int | None:

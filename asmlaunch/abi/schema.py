@@ -66,6 +66,8 @@ class Field:
         contiguous: what the value is for arrays without padding between rows, from the problem's values by name.
         dtypes: names of the array dtypes a pointer accepts; empty means any.
         layout: shape and dtype in the problem's symbols, for people.
+        tiling: name of the memory layout (``asmlaunch.layouts``) that a pointer's tensor has to be in, ``"plain"`` for
+            elements in logical order; empty where none is declared.
         nbytes: bytes a pointer's buffer must have, computed from the problem's values by name.
         metadata_names: its names in objects' metadata, where they are not ``name`` (those are not accepted from
             callers: some objects' metadata names the wrong thing).
@@ -86,6 +88,7 @@ class Field:
     contiguous: Callable[[Any], int] | None = None
     dtypes: tuple[str, ...] = ()
     layout: str = ""
+    tiling: str = ""
     nbytes: Callable[[Any], int] | None = None
     metadata_names: tuple[str, ...] = ()
     address_space: str | None = None
@@ -111,7 +114,7 @@ class Field:
 
     def to_json(self) -> dict[str, Any]:
         """What describes the field, as plain values for ``json.dumps``."""
-        plain = ("name", "offset", "size", "type", "unit", "role", "live", "layout", "address_space", "access")
+        plain = "name offset size type unit role live layout tiling address_space access".split()
         default = self.default.hex() if isinstance(self.default, bytes) else self.default
         return {**{key: getattr(self, key) for key in plain}, "aliases": list(self.aliases), "default": default}
 

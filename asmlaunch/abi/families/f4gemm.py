@@ -90,6 +90,7 @@ FAMILY = Family(
             "fp4 [M, K], two elements a byte, low nibble first",
             "A",
             dtypes=_FP4,
+            tiling="plain",
             nbytes=lambda p: rows_nbytes(p.M, p.stride_A0 // 2, p.K // 2),
         ),
         ptr(
@@ -98,6 +99,7 @@ FAMILY = Family(
             "fp4 [N, K], two elements a byte; BpreShuffle kernels take it shuffled (16, 16)",
             "B",
             dtypes=_FP4,
+            tiling="weights_16x16",
             nbytes=lambda p: rows_nbytes(p.N, p.stride_B0 // 2, p.K // 2),
         ),
         f32("alpha", "factor of the product", live=False, default=1.0),
@@ -119,6 +121,7 @@ FAMILY = Family(
             _SCALES,
             "ScaleA",
             dtypes=_E8M0,
+            tiling="scales_32x8",
             nbytes=lambda p: round_up(p.M, 32) * p.stride_ScaleA0,
         ),
         ptr(
@@ -127,6 +130,7 @@ FAMILY = Family(
             _SCALES,
             "ScaleB",
             dtypes=_E8M0,
+            tiling="scales_32x8",
             nbytes=lambda p: round_up(p.N, 32) * p.stride_ScaleB0,
         ),
         _row_stride("stride_ScaleA0", "bytes", "ScaleA", 1, _scale_columns),
@@ -137,6 +141,7 @@ FAMILY = Family(
     ),
     variants=(
         Variant(r"_BpreShuffle_(256x256|128x512)", {"alpha": {"live": True}, "log2_k_split": {"live": True}}),
+        Variant(r"_noBpreShuffle_", {"ptr_B": {"tiling": "plain"}}),
         Variant(r"_noBpreShuffle_256x256", {"alpha": {"live": True}}),
     ),
     grid=_grid,
