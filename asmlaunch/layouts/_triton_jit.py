@@ -1,11 +1,15 @@
 # mypy: disable-error-code="no-untyped-def"
 """The Triton kernels of the layouts and of MXFP4; ``triton_kernels`` chooses and launches them.
 
-* ``permute_tiles`` moves whole tiles: words are loaded along the rows of the tensor, permuted, stored along memory.
-* ``exchange_bytes`` does so for the 32x8 scale tiles, which scatter single bytes: the four bytes of a word go to four
-  words. Four words are loaded, bytes exchanged in registers and words stored: no access is narrower than four bytes.
+* ``move`` moves whole tiles in vectors of up to 16 bytes, loaded along the rows of the tensor and stored along memory.
+  Where less than a vector stays together, a thread loads as many vectors as one has pieces and transposes the pieces.
+* ``exchange_bytes`` does so for the 32x8 scale tiles, which scatter single bytes: a thread loads eight vectors, of four
+  rows in both halves of a tile, exchanges their bytes and stores vectors of four rows.
 * ``gather`` and ``scatter`` take any layout, any alignment and any padding, an element at a time, by the closed form.
-* ``quantize`` makes MXFP4 and its tiled scales in one pass over the input.
+* ``quantize`` makes MXFP4 and its tiled scales in one pass over the input, a block of 32 elements a thread.
+
+All exchanges happen in the registers of one thread, and each thread loads and stores vectors: compiled for sm_90, the
+first two have ``ld.global.v4.b32`` and ``st.global.v4.b32`` and no shared memory.
 """
 
 from __future__ import annotations
@@ -19,45 +23,133 @@ if not hasattr(tl.constexpr, "__len__"):
 
 
 @triton.jit
-def permute_tiles(
-    logical,
+def _turn(a, b, c, d, P: tl.constexpr, N: tl.constexpr, VEC: tl.constexpr):
+    """Transpose ``P`` vectors of ``P`` pieces: piece q of vector p becomes piece p of vector q."""
+    if P == 4:
+        a0, a1, a2, a3 = _quarters(a, N)
+        b0, b1, b2, b3 = _quarters(b, N)
+        c0, c1, c2, c3 = _quarters(c, N)
+        d0, d1, d2, d3 = _quarters(d, N)
+        a = _joined(a0, b0, c0, d0, N)
+        b = _joined(a1, b1, c1, d1, N)
+        c = _joined(a2, b2, c2, d2, N)
+        d = _joined(a3, b3, c3, d3, N)
+    elif P == 2:
+        a0, a1 = tl.split(tl.permute(tl.reshape(a, (N, 2, VEC // 2)), (0, 2, 1)))
+        b0, b1 = tl.split(tl.permute(tl.reshape(b, (N, 2, VEC // 2)), (0, 2, 1)))
+        a = tl.reshape(tl.permute(tl.join(a0, b0), (0, 2, 1)), (N, VEC))
+        b = tl.reshape(tl.permute(tl.join(a1, b1), (0, 2, 1)), (N, VEC))
+    return a, b, c, d
+
+
+@triton.jit
+def _quarters(x, N: tl.constexpr):
+    even, odd = tl.split(tl.reshape(x, (N, 2, 2)))
+    x0, x2 = tl.split(even)
+    x1, x3 = tl.split(odd)
+    return x0, x1, x2, x3
+
+
+@triton.jit
+def _joined(x0, x1, x2, x3, N: tl.constexpr):
+    return tl.reshape(tl.join(tl.join(x0, x2), tl.join(x1, x3)), (N, 4))
+
+
+@triton.jit
+def move(
+    logical,  # 32-bit words
     memory,
     rows,
     pad,
-    row_words,  # words from a row of the tensor to the next
-    tile_words,  # words of memory from a row of tiles to the next
-    column_tiles,
-    batch_logical,
+    row_vectors,  # vectors from a row of the tensor to the next
+    across,  # programs along the free axis of the columns
+    counts,  # of the free axes of rows and columns
+    free_rows,  # rows, vectors of a row and vectors of memory that a step of each free axis makes
+    free_columns,
+    free_memory,
+    axis_rows,  # the same for the axes within a program
+    axis_columns,
+    axis_memory,
+    piece_row,  # rows, vectors of a row from a vector to the next in memory: what one thread loads
+    piece_column,
+    piece_memory,  # vectors of memory from a piece of a vector of the tensor to the next: what it stores
+    batch_logical,  # vectors
     batch_memory,
-    TILE_ROWS: tl.constexpr,
-    TILE_WORDS: tl.constexpr,  # words of a row of a tile
-    TILES: tl.constexpr,  # tiles side by side in one program
-    SPLIT: tl.constexpr,  # the block [rows, words] split into axes
-    ORDER: tl.constexpr,  # their order in memory
-    SPLIT_BACK: tl.constexpr,
-    ORDER_BACK: tl.constexpr,
+    SIZES: tl.constexpr,  # of the axes within a program, the fastest first
+    FREE_STEPS: tl.constexpr,  # how far a step of each takes the free axes: (rows', columns')
+    BLOCKS: tl.constexpr,  # how many steps of each free axis a program makes
+    N: tl.constexpr,  # their product
+    P: tl.constexpr,  # pieces of a vector
+    VEC: tl.constexpr,  # words of a vector
     INVERT: tl.constexpr,
 ):
-    across = tl.cdiv(column_tiles, TILES)
-    t = (tl.program_id(0) // across).to(tl.int64)
-    c = (tl.program_id(0) % across).to(tl.int64) * TILES
-    logical += tl.program_id(1).to(tl.int64) * batch_logical
-    memory += tl.program_id(1).to(tl.int64) * batch_memory
-    row = t * TILE_ROWS + tl.arange(0, TILE_ROWS)
-    word = tl.arange(0, TILES * TILE_WORDS)
-    inside = (row < rows)[:, None] & (c * TILE_WORDS + word < column_tiles * TILE_WORDS)[None, :]
-    there = logical + row[:, None] * row_words + (c * TILE_WORDS + word)[None, :]
-    flat = tl.arange(0, TILE_ROWS * TILES * TILE_WORDS)
-    here = memory + t * tile_words + c * (TILE_ROWS * TILE_WORDS) + flat
-    present = c * (TILE_ROWS * TILE_WORDS) + flat < column_tiles * (TILE_ROWS * TILE_WORDS)
+    i0 = (tl.program_id(0) // across).to(tl.int64) * BLOCKS[0]
+    i1 = (tl.program_id(0) % across).to(tl.int64) * BLOCKS[1]
+    logical += tl.program_id(1).to(tl.int64) * batch_logical * VEC
+    memory += tl.program_id(1).to(tl.int64) * batch_memory * VEC
+    rest = tl.arange(0, N)
+    row = rest * 0
+    column = rest * 0
+    place = rest * 0
+    row_tile = i0 + rest * 0
+    column_tile = i1 + rest * 0
+    for axis in tl.static_range(len(SIZES)):
+        index = rest % SIZES[axis]
+        rest = rest // SIZES[axis]
+        row += index * axis_rows[axis]
+        column += index * axis_columns[axis]
+        place += index * axis_memory[axis]
+        row_tile += index * FREE_STEPS[axis][0]
+        column_tile += index * FREE_STEPS[axis][1]
+    row += i0 * free_rows[0] + i1 * free_rows[1]
+    word = tl.arange(0, VEC)[None, :]
+    start = i0 * free_columns[0] + i1 * free_columns[1] + column
+    there = logical + (row * row_vectors + start)[:, None] * VEC + word
+    here = memory + (i0 * free_memory[0] + i1 * free_memory[1] + place)[:, None] * VEC + word
+    step = (piece_row * row_vectors.to(tl.int64) + piece_column) * VEC
+    jump = piece_memory.to(tl.int64) * VEC
+    present = ((row_tile < counts[0]) & (column_tile < counts[1]))[:, None]
+    here1, here2, here3 = here, here, here
+    there1, there2, there3 = there, there, there
+    if P > 1:
+        here1, there1 = here + jump, there + step
+    if P > 2:
+        here2, there2 = here + 2 * jump, there + 2 * step
+        here3, there3 = here + 3 * jump, there + 3 * step
+    in0 = present & (row < rows)[:, None]
+    in1 = present & (row + piece_row < rows)[:, None]
+    in2 = present & (row + 2 * piece_row < rows)[:, None]
+    in3 = present & (row + 3 * piece_row < rows)[:, None]
     if INVERT:
-        block = tl.load(here, mask=present)
-        block = tl.reshape(tl.permute(tl.reshape(block, SPLIT_BACK), ORDER_BACK), (TILE_ROWS, TILES * TILE_WORDS))
-        tl.store(there, block, mask=inside)
+        a = tl.load(here, mask=present)
+        b, c, d = a, a, a
+        if P > 1:
+            b = tl.load(here1, mask=present)
+        if P > 2:
+            c = tl.load(here2, mask=present)
+            d = tl.load(here3, mask=present)
+        a, b, c, d = _turn(a, b, c, d, P, N, VEC)
+        tl.store(there, a, mask=in0)
+        if P > 1:
+            tl.store(there1, b, mask=in1)
+        if P > 2:
+            tl.store(there2, c, mask=in2)
+            tl.store(there3, d, mask=in3)
     else:
-        block = tl.load(there, mask=inside, other=pad)
-        block = tl.reshape(tl.permute(tl.reshape(block, SPLIT), ORDER), (TILE_ROWS * TILES * TILE_WORDS,))
-        tl.store(here, block, mask=present)
+        a = tl.load(there, mask=in0, other=pad)
+        b, c, d = a, a, a
+        if P > 1:
+            b = tl.load(there1, mask=in1, other=pad)
+        if P > 2:
+            c = tl.load(there2, mask=in2, other=pad)
+            d = tl.load(there3, mask=in3, other=pad)
+        a, b, c, d = _turn(a, b, c, d, P, N, VEC)
+        tl.store(here, a, mask=present)
+        if P > 1:
+            tl.store(here1, b, mask=present)
+        if P > 2:
+            tl.store(here2, c, mask=present)
+            tl.store(here3, d, mask=present)
 
 
 @triton.jit
@@ -79,57 +171,100 @@ def _exchange(a, b, c, d):
 
 
 @triton.jit
+def _exchanged_row(first, second, inside, pad, row, rows, half_rows, W: tl.constexpr, N: tl.constexpr):
+    """One row of the first half of tiles and its fellow of the second: four words, one a K-block of a half, [N, W]."""
+    upper = tl.load(first, mask=inside & (row < rows)[:, None], other=pad).to(tl.uint32, bitcast=True)
+    lower = tl.load(second, mask=inside & (row + half_rows < rows)[:, None], other=pad).to(tl.uint32, bitcast=True)
+    a, c = tl.split(tl.reshape(upper, (N, W, 2)))
+    b, d = tl.split(tl.reshape(lower, (N, W, 2)))
+    return _exchange(a, b, c, d)
+
+
+@triton.jit
+def _store_rows(here, x0, x1, x2, x3, inside, W: tl.constexpr, N: tl.constexpr):
+    """Store the words of four rows, [N, W] each: 16 bytes a tile."""
+    words = tl.join(tl.join(x0, x2), tl.join(x1, x3)).to(tl.int32, bitcast=True)
+    if W == 2:
+        left, right = tl.split(tl.permute(words, (0, 2, 3, 1)))
+        tl.store(here, tl.reshape(left, (N, 4)), mask=inside)
+        tl.store(here + 64, tl.reshape(right, (N, 4)), mask=inside)
+    else:
+        tl.store(here, tl.reshape(words, (N, 4)), mask=inside)
+
+
+@triton.jit
+def _load_rows(here, inside, W: tl.constexpr, N: tl.constexpr):
+    """The inverse of ``_store_rows``."""
+    words = tl.load(here, mask=inside)
+    if W == 2:
+        words = tl.permute(tl.reshape(tl.join(words, tl.load(here + 64, mask=inside)), (N, 2, 2, 2)), (0, 3, 1, 2))
+    words = tl.reshape(words, (N, W, 2, 2)).to(tl.uint32, bitcast=True)
+    even, odd = tl.split(words)
+    x0, x2 = tl.split(even)
+    x1, x3 = tl.split(odd)
+    return x0, x1, x2, x3
+
+
+@triton.jit
+def _store_exchanged(first, second, a, b, c, d, inside, row, rows, half_rows, W: tl.constexpr, N: tl.constexpr):
+    """The inverse of ``_exchanged_row``."""
+    a, b, c, d = _exchange(a, b, c, d)
+    upper = tl.reshape(tl.join(a, c), (N, 2 * W)).to(tl.int32, bitcast=True)
+    lower = tl.reshape(tl.join(b, d), (N, 2 * W)).to(tl.int32, bitcast=True)
+    tl.store(first, upper, mask=inside & (row < rows)[:, None])
+    tl.store(second, lower, mask=inside & (row + half_rows < rows)[:, None])
+
+
+@triton.jit
 def exchange_bytes(
-    logical,  # 64-bit words: the eight K-blocks of a row of a tile
-    memory,  # 32-bit words
+    logical,  # 32-bit words
+    memory,
     rows,
     pad,
-    row_words,
+    row_vectors,  # vectors of a row of the tensor: W tiles wide, 8 bytes a tile
     tile_rows,  # rows of the tensor from a tile to the next below
     half_rows,  # rows of the tensor from the first half of a tile to its second
-    column_tiles,
-    batch_logical,
-    batch_memory,
-    TILES: tl.constexpr,
+    across,  # programs side by side
+    column_vectors,
+    batch_logical,  # vectors of the tensor
+    batch_memory,  # tiles
+    W: tl.constexpr,  # tiles of a vector
+    N: tl.constexpr,  # threads' worth of a program: four rows of both halves, one vector wide
     INVERT: tl.constexpr,
 ):
-    across = tl.cdiv(column_tiles, TILES)
     t = (tl.program_id(0) // across).to(tl.int64)
-    c = (tl.program_id(0) % across).to(tl.int64) * TILES
-    logical += tl.program_id(1).to(tl.int64) * batch_logical
-    memory += tl.program_id(1).to(tl.int64) * batch_memory
-    row = t * tile_rows + tl.arange(0, 16)
-    column = c + tl.arange(0, TILES)
-    wide = (column < column_tiles)[None, :]
-    first = logical + row[:, None] * row_words + column[None, :]
-    first_inside = (row < rows)[:, None] & wide
-    second = first + half_rows * row_words
-    second_inside = (row + half_rows < rows)[:, None] & wide
-    flat = tl.arange(0, TILES * 64)
-    here = memory + (t * column_tiles + c) * 64 + flat
-    present = c * 64 + flat < column_tiles * 64
+    logical += tl.program_id(1).to(tl.int64) * batch_logical * (2 * W)
+    memory += tl.program_id(1).to(tl.int64) * batch_memory * 64
+    n = tl.arange(0, N)
+    quad = n % 4  # four lanes store 64 bytes of a tile
+    c = (tl.program_id(0) % across).to(tl.int64) * (N // 4) + n // 4
+    inside = (c < column_vectors)[:, None]
+    row0 = t * tile_rows + quad * 4
+    row1, row2, row3 = row0 + 1, row0 + 2, row0 + 3
+    step = row_vectors.to(tl.int64) * (2 * W)
+    first0 = logical + (row0 * row_vectors + c)[:, None] * (2 * W) + tl.arange(0, 2 * W)[None, :]
+    first1, first2, first3 = first0 + step, first0 + 2 * step, first0 + 3 * step
+    half = half_rows * step
+    k0 = memory + ((t * column_vectors + c) * (16 * W) + quad)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    k1, k2, k3 = k0 + 16, k0 + 32, k0 + 48
     if INVERT:
-        words = tl.permute(tl.reshape(tl.load(here, mask=present), (TILES, 2, 2, 16)), (3, 0, 2, 1))
-        even, odd = tl.split(words)  # k in (0, 1) and (2, 3)
-        k0, k1 = tl.split(even)
-        k2, k3 = tl.split(odd)
-        a, b, c_, d = _exchange(
-            k0.to(tl.uint32, bitcast=True),
-            k1.to(tl.uint32, bitcast=True),
-            k2.to(tl.uint32, bitcast=True),
-            k3.to(tl.uint32, bitcast=True),
-        )
-        tl.store(first, (a.to(tl.uint64) | c_.to(tl.uint64) << 32).to(tl.int64, bitcast=True), mask=first_inside)
-        tl.store(second, (b.to(tl.uint64) | d.to(tl.uint64) << 32).to(tl.int64, bitcast=True), mask=second_inside)
+        a0, a1, a2, a3 = _load_rows(k0, inside, W, N)
+        b0, b1, b2, b3 = _load_rows(k1, inside, W, N)
+        c0, c1, c2, c3 = _load_rows(k2, inside, W, N)
+        d0, d1, d2, d3 = _load_rows(k3, inside, W, N)
+        _store_exchanged(first0, first0 + half, a0, b0, c0, d0, inside, row0, rows, half_rows, W, N)
+        _store_exchanged(first1, first1 + half, a1, b1, c1, d1, inside, row1, rows, half_rows, W, N)
+        _store_exchanged(first2, first2 + half, a2, b2, c2, d2, inside, row2, rows, half_rows, W, N)
+        _store_exchanged(first3, first3 + half, a3, b3, c3, d3, inside, row3, rows, half_rows, W, N)
     else:
-        upper = tl.load(first, mask=first_inside, other=pad).to(tl.uint64, bitcast=True)
-        lower = tl.load(second, mask=second_inside, other=pad).to(tl.uint64, bitcast=True)
-        k0, k1, k2, k3 = _exchange(
-            upper.to(tl.uint32), lower.to(tl.uint32), (upper >> 32).to(tl.uint32), (lower >> 32).to(tl.uint32)
-        )
-        words = tl.join(tl.join(k0, k1), tl.join(k2, k3))  # [16, TILES, k % 2, k / 2]
-        words = tl.reshape(tl.permute(words, (1, 3, 2, 0)), (TILES * 64,))
-        tl.store(here, words.to(tl.int32, bitcast=True), mask=present)
+        a0, b0, c0, d0 = _exchanged_row(first0, first0 + half, inside, pad, row0, rows, half_rows, W, N)
+        a1, b1, c1, d1 = _exchanged_row(first1, first1 + half, inside, pad, row1, rows, half_rows, W, N)
+        a2, b2, c2, d2 = _exchanged_row(first2, first2 + half, inside, pad, row2, rows, half_rows, W, N)
+        a3, b3, c3, d3 = _exchanged_row(first3, first3 + half, inside, pad, row3, rows, half_rows, W, N)
+        _store_rows(k0, a0, a1, a2, a3, inside, W, N)
+        _store_rows(k1, b0, b1, b2, b3, inside, W, N)
+        _store_rows(k2, c0, c1, c2, c3, inside, W, N)
+        _store_rows(k3, d0, d1, d2, d3, inside, W, N)
 
 
 @triton.jit
@@ -194,65 +329,128 @@ def scatter(
 
 
 @triton.jit
-def _rounded_bits(values, factor):
-    """Magnitudes below 8 rounded to FP4: bits 0 to 3 count the steps of a binade, bits 22 to 24 are 2, 4 or 6 where a
-    step is 0.5, 1 or 2.
+def _steps(value, factor, CLAMP: tl.constexpr):
+    """The FP4 code of a magnitude in the low bits of 0x4A800000 (2^22 as f32) + code.
 
-    Adding 2^22 times the binade rounds to its steps, ties to even.
+    The code as a function of the scaled magnitude s is the least of 2s, s + 2 and s/2 + 4, rounded to an integer, ties
+    to even; adding 2^22, whose steps are 1/2, rounds half of it.
     """
-    scaled = tl.abs(values) * factor
-    binade = (scaled.to(tl.uint32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
-    total = scaled + tl.maximum(binade * 4194304.0, 4194304.0)
-    return total.to(tl.uint32, bitcast=True) & 0x01C0000F
+    magnitude = tl.abs(value)
+    code = tl.fma(magnitude, factor, 4194304.0)
+    code = tl.minimum(code, tl.fma(magnitude, factor * 0.5, 4194305.0))
+    code = tl.minimum(code, tl.fma(magnitude, factor * 0.25, 4194306.0))
+    if CLAMP:
+        code = tl.minimum(code, 4194307.5)
+    return code.to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _sign(value, NIBBLE: tl.constexpr):
+    return (value.to(tl.uint32, bitcast=True) >> (28 - 4 * NIBBLE)) & (8 << (4 * NIBBLE))
+
+
+@triton.jit
+def _larger(a, b):
+    return tl.maximum(tl.abs(a), tl.abs(b), propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _four(pointer, inside, ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+    values = tl.load(pointer + tl.arange(0, 4)[None, None, :], mask=inside, other=0).to(tl.float32)
+    even, odd = tl.split(tl.reshape(values, (ROWS, BLOCKS, 2, 2)))
+    x0, x2 = tl.split(even)
+    x1, x3 = tl.split(odd)
+    return x0, x1, x2, x3
+
+
+@triton.jit
+def _eight(pointer, inside, ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+    """Eight neighbours of each thread, from loads of 16 bytes, and the largest magnitude of them."""
+    if pointer.dtype.element_ty.primitive_bitwidth == 32:
+        x0, x1, x2, x3 = _four(pointer, inside, ROWS, BLOCKS)
+        x4, x5, x6, x7 = _four(pointer + 4, inside, ROWS, BLOCKS)
+    else:
+        values = tl.load(pointer + tl.arange(0, 8)[None, None, :], mask=inside, other=0).to(tl.float32)
+        even, odd = tl.split(tl.reshape(values, (ROWS, BLOCKS, 4, 2)))
+        e0, e1 = tl.split(tl.reshape(even, (ROWS, BLOCKS, 2, 2)))
+        o0, o1 = tl.split(tl.reshape(odd, (ROWS, BLOCKS, 2, 2)))
+        x0, x4 = tl.split(e0)
+        x2, x6 = tl.split(e1)
+        x1, x5 = tl.split(o0)
+        x3, x7 = tl.split(o1)
+    largest = _larger(_larger(_larger(x0, x1), _larger(x2, x3)), _larger(_larger(x4, x5), _larger(x6, x7)))
+    return x0, x1, x2, x3, x4, x5, x6, x7, largest
+
+
+@triton.jit
+def _word(x0, x1, x2, x3, x4, x5, x6, x7, factor, finite, CLAMP: tl.constexpr):
+    """Eight codes in a word, the first in the low nibble."""
+    word = _steps(x7, factor, CLAMP)
+    word = (word << 4) + _steps(x6, factor, CLAMP)
+    word = (word << 4) + _steps(x5, factor, CLAMP)
+    word = (word << 4) + _steps(x4, factor, CLAMP)
+    word = (word << 4) + _steps(x3, factor, CLAMP)
+    word = (word << 4) + _steps(x2, factor, CLAMP)
+    word = (word << 4) + _steps(x1, factor, CLAMP)
+    word = (word << 4) + _steps(x0, factor, CLAMP)
+    word -= 0x72800000  # the sum of 0x4A800000 << 4i for i = 0..7
+    word = tl.where(finite, word, 0x77777777)
+    word |= _sign(x0, 0) | _sign(x1, 1) | _sign(x2, 2) | _sign(x3, 3)
+    word |= _sign(x4, 4) | _sign(x5, 5) | _sign(x6, 6) | _sign(x7, 7)
+    return word.to(tl.int32, bitcast=True)
 
 
 @triton.jit
 def quantize(
     x,
-    packed,
+    packed,  # 32-bit words of eight codes
     scales,
     rows,
     k,
     row_step,
-    packed_columns,  # k / 2: an argument of its own, so that its divisibility is known
+    packed_vectors,  # k / 32
     scale_columns,
     CARRY: tl.constexpr,  # what is added to the bits of the largest magnitude before its exponent is taken
     TOP: tl.constexpr,  # the byte of a finite magnitude that carries out of the largest exponent
-    BLOCKS: tl.constexpr,  # blocks of 32 elements of K in one program
+    TILES: tl.constexpr,  # tiles of scales, of 32 rows by 8 blocks of 32 elements, in one program
 ):
     # One dimension of the grid: the others end at 65535 programs.
-    across = scale_columns // BLOCKS
+    BLOCKS: tl.constexpr = 8 * TILES
+    across = tl.cdiv(scale_columns, BLOCKS)
     t = (tl.program_id(0) // across).to(tl.int64)
     b = (tl.program_id(0) % across).to(tl.int64) * BLOCKS
     row = t * 32 + tl.arange(0, 32)
     block = b + tl.arange(0, BLOCKS)
-    column = b * 32 + tl.arange(0, BLOCKS * 32)
-    inside = (row < rows)[:, None] & (column < k)[None, :]
-    values = tl.load(x + row[:, None] * row_step + column[None, :], mask=inside, other=0).to(tl.float32)
-    even, odd = tl.split(tl.reshape(values, (32, BLOCKS, 16, 2)))
-    largest = tl.maximum(tl.abs(even), tl.abs(odd), propagate_nan=tl.PropagateNan.ALL)
+    present = (row < rows)[:, None] & (block * 32 < k)[None, :]
+    inside = present[:, :, None]
+    start = x + (row[:, None] * row_step + block[None, :] * 32)[:, :, None]
+    # A thread has the 32 values of a block: v, w, y and z.
+    v0, v1, v2, v3, v4, v5, v6, v7, largest_v = _eight(start, inside, 32, BLOCKS)
+    w0, w1, w2, w3, w4, w5, w6, w7, largest_w = _eight(start + 8, inside, 32, BLOCKS)
+    y0, y1, y2, y3, y4, y5, y6, y7, largest_y = _eight(start + 16, inside, 32, BLOCKS)
+    z0, z1, z2, z3, z4, z5, z6, z7, largest_z = _eight(start + 24, inside, 32, BLOCKS)
     # As integers, so that NaN stays above infinity and that above all numbers.
-    amax = tl.max(largest.to(tl.uint32, bitcast=True), axis=2)
+    amax = _larger(_larger(largest_v, largest_w), _larger(largest_y, largest_z)).to(tl.uint32, bitcast=True)
     power = ((amax + CARRY) >> 23).to(tl.int32)
     byte = tl.minimum(tl.maximum(power - 2, 0), 254)
     byte = tl.where(power >= 255, TOP, byte)
-    byte = tl.where(amax < 0x7F800000, byte, 255)
+    finite = amax < 0x7F800000
+    byte = tl.where(finite, byte, 255)
     # 2^(127 - byte) as f32 bits; byte 254 needs the subnormal 2^-127.
-    factor = tl.where(byte < 254, (254 - byte) << 23, 0x00400000).to(tl.float32, bitcast=True)[:, :, None]
-    # Both nibbles of a byte at once: what was rounded off is in the low bits, which binade it was in bits 22 to 24.
-    rounded = _rounded_bits(even, factor) | _rounded_bits(odd, factor) << 4
-    code = (rounded & 0xFF) + ((rounded >> 22) & 0x77) - 0x22
-    code -= (code >> 3) & 0x11  # above 6 is 6
-    code = tl.where((byte < 255)[:, :, None], code, 0x77)
-    code |= (even.to(tl.uint32, bitcast=True) >> 28) & 0x08
-    code |= (odd.to(tl.uint32, bitcast=True) >> 24) & 0x80
-    byte_column = b * 16 + tl.arange(0, BLOCKS * 16)
-    tl.store(
-        packed + row[:, None] * packed_columns + byte_column[None, :],
-        tl.reshape(code.to(tl.uint8), (32, BLOCKS * 16)),
-        mask=(row < rows)[:, None] & (byte_column < packed_columns)[None, :],
+    factor = tl.where(byte < 254, (254 - byte) << 23, 0x00400000).to(tl.float32, bitcast=True)
+    finite = byte < 255
+    # A largest magnitude of less than 7 after scaling rounds to 6 at most.
+    CLAMP: tl.constexpr = CARRY < 0x200000
+    word0 = _word(v0, v1, v2, v3, v4, v5, v6, v7, factor, finite, CLAMP)
+    word1 = _word(w0, w1, w2, w3, w4, w5, w6, w7, factor, finite, CLAMP)
+    word2 = _word(y0, y1, y2, y3, y4, y5, y6, y7, factor, finite, CLAMP)
+    word3 = _word(z0, z1, z2, z3, z4, z5, z6, z7, factor, finite, CLAMP)
+    words = tl.reshape(tl.join(tl.join(word0, word2), tl.join(word1, word3)), (32, BLOCKS, 4))
+    target = (
+        packed + ((row[:, None] * packed_vectors + block[None, :]) * 4)[:, :, None] + tl.arange(0, 4)[None, None, :]
     )
-    place = t * 32 * scale_columns + (row % 16 * 4 + row % 32 // 16)[:, None]
-    place += (block // 8 * 256 + block % 4 * 64 + block % 8 // 4 * 2)[None, :]
+    tl.store(target, words, mask=inside)
     # Rows and blocks outside the tensor were loaded as zeros, whose scale byte is the pad value 0.
-    tl.store(scales + place, byte.to(tl.uint8), mask=(block < scale_columns)[None, :] & (row >= 0)[:, None])
+    tile = tl.permute(tl.reshape(byte.to(tl.uint8), (2, 16, TILES, 2, 4)), (2, 4, 1, 3, 0))
+    place = b * 32 + tl.arange(0, TILES * 256)
+    tl.store(scales + t * 32 * scale_columns + place, tl.reshape(tile, (TILES * 256,)), mask=place < 32 * scale_columns)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,11 +19,18 @@ from asmlaunch.layouts import _triton_jit
 from asmlaunch.layouts.named import SCALES_32X8, SCALES_32X8_GATE_UP
 
 if TYPE_CHECKING:
-    from asmlaunch.layouts.layout import Layout
+    from asmlaunch.layouts.layout import Axis, Layout
 
 _UNSIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _TILE_BYTES = 16384
-"""Bytes that a program moves, about."""
+"""Bytes that a program of ``move`` moves, about."""
+_RUN = 8
+"""Vectors next to each other in memory that a warp of ``move`` moves; 32 / _RUN are next to each other in a row."""
+_MOVE_WARPS = 8
+_EXCHANGE_LANES = 128
+_EXCHANGE_WARPS = 4
+_QUANTIZE_TILES = 1
+_QUANTIZE_WARPS = 4
 
 
 def apply(layout: Layout, tensor: Any, padded: Sequence[int], pad_value: int, out: Any | None = None) -> Any:
@@ -44,19 +53,32 @@ def quantize_mxfp4_tiled(x: Any, carry: int, top: int, row_multiple: int) -> tup
     ``carry`` and ``top`` describe the rounding of the scales (``e8m0.f32_rule``).
     """
     rows, k = x.shape
-    if x.stride(1) != 1:
-        x = x.contiguous()
     blocks = -(-k // 32)
-    packed = torch.empty((rows, k // 2), dtype=torch.uint8, device=x.device)
+    if k % 32:
+        # Zeros change neither the scale of a block nor the codes before them.
+        x = torch.nn.functional.pad(x, (0, 32 * blocks - k))
+    elif x.stride(1) != 1:
+        x = x.contiguous()
+    packed = torch.empty((rows, 16 * blocks), dtype=torch.uint8, device=x.device)
     padded = -(-rows // row_multiple) * row_multiple, -(-blocks // 8) * 8
     scales = torch.empty(padded, dtype=torch.uint8, device=x.device)
     if scales.numel():
-        per_program = 8
-        grid = (padded[1] // per_program * (padded[0] // 32),)
+        grid = (triton.cdiv(padded[1], 8 * _QUANTIZE_TILES) * (padded[0] // 32),)
         _triton_jit.quantize[grid](
-            x, packed, scales, rows, k, x.stride(0), k // 2, padded[1], carry, top, per_program, num_warps=8
+            x,
+            packed.view(torch.int32),
+            scales,
+            rows,
+            k + -k % 32,
+            x.stride(0),
+            blocks,
+            padded[1],
+            carry,
+            top,
+            _QUANTIZE_TILES,
+            num_warps=_QUANTIZE_WARPS,
         )
-    return packed, scales
+    return packed[:, : k // 2].contiguous(), scales
 
 
 def _run(layout: Layout, logical: Any, memory: Any, shape: tuple[int, ...], pad_value: int, *, invert: bool) -> None:
@@ -64,116 +86,180 @@ def _run(layout: Layout, logical: Any, memory: Any, shape: tuple[int, ...], pad_
     if memory.numel() == 0:
         return
     rank = layout.rank
-    logical = logical.reshape(-1, *shape[-rank:]) if logical.dim() != rank + 1 else logical
-    memory = memory.reshape(-1, *memory.shape[-rank:])
-    if rank == 2 and layout.itemsize == 1 and layout in (SCALES_32X8, SCALES_32X8_GATE_UP):
-        if _words_fit(logical, memory, layout, 8):
-            _run_exchange(layout, logical, memory, pad_value, invert)
-            return
-    elif rank == 2 and layout.order[:2] == _free(layout) and _is_tile(layout):
-        word = _common_run(layout)
-        if word >= 4 and _words_fit(logical, memory, layout, word):
-            _run_tiles(layout, logical, memory, pad_value, word, invert)
-            return
-    _run_elements(layout, logical, memory, pad_value, invert)
+    if logical.dim() != rank + 1:
+        logical = logical.reshape(-1, *shape[-rank:])
+    if memory.dim() != rank + 1:
+        memory = memory.reshape(-1, *memory.shape[-rank:])
+    strides = logical.stride()
+    alignment = logical.data_ptr() | memory.data_ptr() | layout.itemsize * math.gcd(*strides[:-1])
+    plan = None
+    if rank == 2 and strides[-1] == 1:
+        width = min(16, alignment & -alignment)
+        plan = _plan(layout, tuple(logical.shape[1:]), tuple(memory.shape[1:]), strides[1], width)
+    if plan is None:
+        _run_elements(layout, logical, memory, pad_value, invert)
+        return
+    plan.kernel[plan.programs, logical.shape[0]](
+        logical.view(torch.int32),
+        memory.view(torch.int32),
+        logical.shape[1],
+        _repeat(pad_value, layout.itemsize, 4),
+        *plan.arguments,
+        strides[0] * layout.itemsize // plan.logical_unit,
+        memory.stride(0) * layout.itemsize // plan.memory_unit,
+        **plan.constants,
+        INVERT=invert,
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A launch for tensors of one shape: what does not depend on where they are and what is in them.
+
+    ``logical_unit`` and ``memory_unit`` are the bytes in which the distances between batches are counted.
+    """
+
+    kernel: Any
+    programs: int
+    arguments: tuple[Any, ...]
+    constants: dict[str, Any]
+    logical_unit: int
+    memory_unit: int
+
+
+@lru_cache(maxsize=4096)
+def _plan(layout: Layout, extents: tuple[int, int], padded: tuple[int, int], row_step: int, width: int) -> _Plan | None:
+    """How to move words of up to ``width`` bytes, the alignment of every row; None where there are none of 4 bytes.
+
+    ``row_step`` is the elements from a row of the tensor to the next.
+    """
+    if extents[1] != padded[1] or extents[1] % layout.tile[1]:
+        return None
+    if layout.itemsize == 1 and layout in (SCALES_32X8, SCALES_32X8_GATE_UP):
+        return _exchange_plan(layout, extents, padded, row_step, width)
+    if any(size & (size - 1) for size in layout.sizes.values()):
+        return None
+    return next((p for v in (16, 8, 4) if v <= width and (p := _move_plan(layout, padded, row_step, v))), None)
+
+
+def _exchange_plan(
+    layout: Layout, extents: tuple[int, int], padded: tuple[int, int], row_step: int, width: int
+) -> _Plan | None:
+    if width < 8:
+        return None
+    tiles = 2 if width == 16 and extents[1] % 16 == 0 else 1
+    vectors = extents[1] // (8 * tiles)
+    lanes = 4 * min(_EXCHANGE_LANES // 4, triton.next_power_of_2(vectors))
+    gate_up = layout == SCALES_32X8_GATE_UP
+    across = triton.cdiv(vectors, lanes // 4)
+    tile_rows, half_rows = (16, extents[0] // 2) if gate_up else (32, 16)
+    return _Plan(
+        _triton_jit.exchange_bytes,
+        across * (padded[0] // 32),
+        (row_step // (8 * tiles), tile_rows, half_rows, across, vectors),
+        {"W": tiles, "N": lanes, "num_warps": max(1, min(_EXCHANGE_WARPS, lanes // 32))},
+        8 * tiles,
+        256,
+    )
+
+
+def _move_plan(layout: Layout, padded: tuple[int, int], row_step: int, vector: int) -> _Plan | None:
+    """``move`` with vectors of ``vector`` bytes: which axes a thread has, which a warp and which a program."""
+    axes = {axis.name: axis for axis in layout.axes(padded)}
+    memory_order = list(reversed(layout.order))
+    column_order = list(reversed(layout.groups[1]))
+    last = column_order[0]
+    run = layout.sizes.get(last, 1) * layout.itemsize
+    if memory_order[0] != last or run < 4:
+        return None
+    pieces = max(1, vector // run)
+    left = {name: axis.size for name, axis in axes.items()}
+    taken = dict.fromkeys(axes, 1)
+    left[last], taken[last] = max(1, run // vector), min(run, vector) // layout.itemsize
+    piece = ((0, 0), 0)
+    if pieces > 1:
+        if len(memory_order) < 2 or len(column_order) < 2:
+            return None
+        stacked, beside = memory_order[1], column_order[1]
+        if stacked == beside or left[stacked] % pieces or left[beside] % pieces:
+            return None
+        piece = (_steps(axes[stacked], layout.itemsize, vector)[:2], axes[beside].stride * layout.itemsize // vector)
+        for name in (stacked, beside):
+            left[name], taken[name] = left[name] // pieces, pieces
+    free = _free(layout)
+    counts = tuple(left[name] for name in free)
+    units = tuple(taken[name] for name in free)
+    for name in free:
+        left[name] = triton.next_power_of_2(left[name])
+    chosen: list[tuple[int, tuple[int, int, int], tuple[int, int]]] = []
+
+    def take(names: Sequence[str], lanes: int) -> int:
+        """Give lanes to the axes, the first first; the lanes that are left."""
+        for name in names:
+            size = min(lanes, left[name])
+            if size > 1:
+                rows, columns, memory = _steps(axes[name], layout.itemsize, vector, taken[name])
+                moved = (name == free[0], name == free[1])
+                chosen.append(
+                    (
+                        size,
+                        (rows, columns, memory),
+                        (moved[0] * taken[name] // units[0], moved[1] * taken[name] // units[1]),
+                    )
+                )
+                left[name], taken[name], lanes = left[name] // size, taken[name] * size, lanes // size
+        return lanes
+
+    take(column_order, 32 // _RUN * take(memory_order, _RUN))
+    sized = [name for name in memory_order if name in layout.sizes]
+    take(sized, math.prod(layout.tile))
+    lanes = math.prod(size for size, _, _ in chosen)
+    take([free[1], free[0]], max(1, _TILE_BYTES // (lanes * vector * pieces)))
+    chosen = chosen or [(1, (0, 0, 0), (0, 0))]
+    lanes = math.prod(size for size, _, _ in chosen)
+    blocks = tuple(taken[name] // unit for name, unit in zip(free, units, strict=True))
+    across = triton.cdiv(counts[1], blocks[1])
+    free_steps = [_steps(axes[name], layout.itemsize, vector, unit) for name, unit in zip(free, units, strict=True)]
+    return _Plan(
+        _triton_jit.move,
+        across * triton.cdiv(counts[0], blocks[0]),
+        (
+            row_step * layout.itemsize // vector,
+            across,
+            counts,
+            *zip(*free_steps, strict=True),
+            *zip(*(steps for _, steps, _ in chosen), strict=True),
+            *piece[0],
+            piece[1],
+        ),
+        {
+            "SIZES": tuple(size for size, _, _ in chosen),
+            "FREE_STEPS": tuple(moved for _, _, moved in chosen),
+            "BLOCKS": blocks,
+            "N": lanes,
+            "P": pieces,
+            "VEC": vector // 4,
+            "num_warps": max(1, min(_MOVE_WARPS, lanes // 32)),
+        },
+        vector,
+        vector,
+    )
+
+
+def _steps(axis: Axis, itemsize: int, vector: int, times: int = 1) -> tuple[int, int, int]:
+    """Rows, vectors of a row and vectors of memory that ``times`` steps along an axis make."""
+    step = axis.step * times
+    rows, columns = (step, 0) if axis.dimension == 0 else (0, step * itemsize // vector)
+    return rows, columns, axis.stride * times * itemsize // vector
 
 
 def _free(layout: Layout) -> tuple[str, ...]:
     return tuple(next(axis for axis in group if axis not in layout.sizes) for group in layout.groups)
 
 
-def _is_tile(layout: Layout) -> bool:
-    """Tiles that lie side by side, with power-of-two axes: what a Triton block can hold."""
-    return not any(group[0] in layout.sizes for group in layout.groups) and all(
-        size & (size - 1) == 0 for size in layout.sizes.values()
-    )
-
-
-def _common_run(layout: Layout) -> int:
-    """Bytes, up to 8, that stay together: the last axis of the last dimension, where it is also last in memory."""
-    last = layout.groups[-1][-1]
-    if layout.order[-1] != last or last not in layout.sizes:
-        return layout.itemsize
-    return min(8, layout.sizes[last] * layout.itemsize)
-
-
-def _words_fit(logical: Any, memory: Any, layout: Layout, word: int) -> bool:
-    """True if rows are whole tiles wide and all that is loaded or stored starts at multiples of a word."""
-    item = layout.itemsize
-    return (
-        logical.shape[-1] % layout.tile[-1] == 0
-        and logical.stride(-1) == 1
-        and all(stride * item % word == 0 for stride in logical.stride()[:-1])
-        and logical.data_ptr() % word == 0
-        and memory.data_ptr() % word == 0
-    )
-
-
 def _repeat(pad_value: int, item: int, word: int) -> int:
     value = int.from_bytes(pad_value.to_bytes(item, "little") * (word // item), "little")
     return value - (1 << 8 * word) if value >= 1 << (8 * word - 1) else value
-
-
-def _run_exchange(layout: Layout, logical: Any, memory: Any, pad_value: int, invert: bool) -> None:
-    batch, rows, columns = logical.shape
-    padded_rows = memory.shape[1]
-    gate_up = layout == SCALES_32X8_GATE_UP
-    tiles = min(64, triton.next_power_of_2(columns // 8))
-    words = logical.view(torch.int64)
-    grid = (triton.cdiv(columns // 8, tiles) * (padded_rows // 32), batch)
-    _triton_jit.exchange_bytes[grid](
-        words,
-        memory.view(torch.int32),
-        rows,
-        _repeat(pad_value, 1, 8),
-        words.stride(1),
-        16 if gate_up else 32,
-        rows // 2 if gate_up else 16,
-        columns // 8,
-        words.stride(0),
-        padded_rows * columns // 4,
-        TILES=tiles,
-        INVERT=invert,
-    )
-
-
-def _run_tiles(layout: Layout, logical: Any, memory: Any, pad_value: int, word: int, invert: bool) -> None:
-    batch, rows, columns = logical.shape
-    padded_rows = memory.shape[1]
-    per_word = word // layout.itemsize
-    tile_rows, tile_words = layout.tile[0], layout.tile[1] // per_word
-    tiles = max(
-        1, min(_TILE_BYTES // (tile_rows * tile_words * word), triton.next_power_of_2(columns // layout.tile[1]))
-    )
-    free_row, free_column = _free(layout)
-    sizes = {**layout.sizes, free_row: 1, free_column: tiles}
-    last = layout.groups[1][-1]
-    sizes[last] //= per_word
-    flat = [axis for group in layout.groups for axis in group]
-    split = tuple(sizes[axis] for axis in flat)
-    order = tuple(flat.index(axis) for axis in layout.order)
-    back = tuple(layout.order.index(axis) for axis in flat)
-    words, target = logical.view(_UNSIGNED[word]), memory.view(_UNSIGNED[word])
-    grid = (triton.cdiv(columns // layout.tile[1], tiles) * (padded_rows // tile_rows), batch)
-    _triton_jit.permute_tiles[grid](
-        words,
-        target,
-        rows,
-        _repeat(pad_value, layout.itemsize, word),
-        words.stride(1),
-        tile_rows * columns // per_word,
-        columns // layout.tile[1],
-        words.stride(0),
-        padded_rows * columns // per_word,
-        TILE_ROWS=tile_rows,
-        TILE_WORDS=tile_words,
-        TILES=tiles,
-        SPLIT=split,
-        ORDER=order,
-        SPLIT_BACK=tuple(split[i] for i in order),
-        ORDER_BACK=back,
-        INVERT=invert,
-    )
 
 
 def _run_elements(layout: Layout, logical: Any, memory: Any, pad_value: int, invert: bool) -> None:

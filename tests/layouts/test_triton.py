@@ -38,6 +38,29 @@ def test_every_layout(name):
         assert np.array_equal(triton_kernels.invert(layout, out, shape).numpy().view(x.dtype), x), shape
 
 
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if LAYOUTS[name].rank == 2])
+def test_wide_rows(name):
+    """Rows long enough for vectors of 16 bytes, more columns than one program has, and rows of other alignments."""
+    layout = LAYOUTS[name]
+    unpadded = layout.groups[0][0] in layout.sizes
+    for columns in (192, 136, 260):
+        shape = 2 * layout.tile[0] - (not unpadded), -(-columns // layout.tile[1]) * layout.tile[1]
+        x = RNG.integers(0, 256, shape, dtype=f"u{layout.itemsize}")
+        tensor = torch.from_numpy(x.view(f"i{layout.itemsize}") if layout.itemsize > 1 else x)
+        out = triton_kernels.apply(layout, tensor, layout.padded_shape(shape), 200)
+        assert np.array_equal(out.numpy().view(x.dtype), layout.apply(x, pad_value=200)), shape
+        assert np.array_equal(triton_kernels.invert(layout, out, shape).numpy().view(x.dtype), x), shape
+
+
+def test_more_padding_than_needed():
+    x = torch.from_numpy(RNG.integers(0, 256, (40, 16), dtype=np.uint8))
+    for layout in (layouts.SCALES_32X8, LAYOUTS["scales_n32k4"]):
+        padded = (96, 48)
+        out = triton_kernels.apply(layout, x, padded, 7)
+        assert np.array_equal(out.numpy(), layout.apply(x.numpy(), pad_value=7, padded=padded))
+        assert torch.equal(triton_kernels.invert(layout, out, (40, 16)), x)
+
+
 @pytest.mark.parametrize("rows", [1, 16, 31, 33, 64, 65])
 @pytest.mark.parametrize("columns", [1, 8, 52, 56, 264])
 def test_scale_tiles(rows, columns):
