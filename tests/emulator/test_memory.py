@@ -485,3 +485,48 @@ def test_an_access_beyond_the_arrays_is_named() -> None:
     result = run(body, x, out)
     assert any("global_load_dword" in str(finding) for finding in result.findings)
     np.testing.assert_array_equal(out, [*x[1:], 0])
+
+
+@pytest.mark.parametrize("mask", [FULL, PART], ids=["all lanes", "some lanes"])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_dwords_in_lds(width: int, mask: int) -> None:
+    value, back = (f"v{first}" if width == 1 else f"v[{first}:{first + width - 1}]" for first in (20, 24))
+    suffix = "dword" if width == 1 else f"dwordx{width}"
+    body = f"""
+    global_load_{suffix} {value}, v2, s[4:5]
+    s_waitcnt vmcnt(0)
+    ds_write_b{32 * width} v2, {value} offset:16
+    s_waitcnt lgkmcnt(0)
+    ds_read_b{32 * width} {back}, v2 offset:16
+    s_waitcnt lgkmcnt(0)
+    global_store_{suffix} v2, {back}, s[6:7]"""
+    x, out = integers(4 * LANES), np.zeros(4 * LANES, np.uint32)
+    run(body, x, out, lds=2048, mask=mask)
+    want = np.zeros((LANES, 4), np.uint32)
+    on = np.array([mask >> lane & 1 for lane in range(LANES)], bool)
+    want[on, :width] = x.reshape(LANES, 4)[on, :width]
+    np.testing.assert_array_equal(out.reshape(LANES, 4), want)
+
+
+def test_signed_parts_in_lds() -> None:
+    x, out = integers(LANES), np.zeros(4 * LANES, np.uint32)
+    body = """
+    global_load_dword v20, v1, s[4:5]
+    v_mov_b32 v24, 0x11112222
+    v_mov_b32 v25, 0x33334444
+    s_waitcnt vmcnt(0)
+    ds_write_b16 v1, v20
+    ds_write_b8_d16_hi v1, v20 offset:3
+    s_waitcnt lgkmcnt(0)
+    ds_read_u8 v22, v1 offset:3
+    ds_read_i16 v23, v1
+    ds_read_i8_d16 v24, v1
+    ds_read_u16_d16_hi v25, v1
+    s_waitcnt lgkmcnt(0)
+    global_store_dwordx4 v2, v[22:25], s[6:7]"""
+    run(body, x, out, lds=1024)
+    wide = x.astype(np.int64)
+    low, byte = wide & 0xFFFF, wide & 0xFF
+    signed = ((byte ^ 0x80) - 0x80) & 0xFFFF
+    want = [wide >> 16 & 0xFF, (low ^ 0x8000) - 0x8000, 0x11110000 | signed, low << 16 | 0x4444]
+    np.testing.assert_array_equal(out.reshape(LANES, 4), np.stack(want, 1) & 0xFFFFFFFF)

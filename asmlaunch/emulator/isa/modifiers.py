@@ -42,11 +42,6 @@ def signed_source(value: T, *, neg: bool, absolute: bool) -> T:
     return answer
 
 
-def half_of(dword: U32, high: bool) -> U16:
-    """One half of a dword."""
-    return ((dword >> 16) if high else dword).to(U16)
-
-
 #: SDWA selectors: type of the part, with and without sign, and the bit where it starts.
 SDWA_PARTS: Mapping[str, tuple[type[Integer], type[Integer], int]] = {
     "BYTE_0": (U8, I8, 0), "BYTE_1": (U8, I8, 8), "BYTE_2": (U8, I8, 16), "BYTE_3": (U8, I8, 24),
