@@ -114,7 +114,8 @@ class Field:
 
     def to_json(self) -> dict[str, Any]:
         """What describes the field, as plain values for ``json.dumps``."""
-        plain = "name offset size type unit role live layout tiling address_space access".split()
+        texts = ("name", "type", "unit", "role", "layout", "tiling", "address_space", "access")
+        plain = (*texts, "offset", "size", "live")
         default = self.default.hex() if isinstance(self.default, bytes) else self.default
         return {**{key: getattr(self, key) for key in plain}, "aliases": list(self.aliases), "default": default}
 

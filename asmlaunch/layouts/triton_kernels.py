@@ -26,11 +26,9 @@ _TILE_BYTES = 16384
 """Bytes that a program of ``move`` moves, about."""
 _RUN = 8
 """Vectors next to each other in memory that a warp of ``move`` moves; 32 / _RUN are next to each other in a row."""
-_MOVE_WARPS = 8
+_MOVE_WARPS, _EXCHANGE_WARPS, _QUANTIZE_WARPS = 8, 4, 4
 _EXCHANGE_LANES = 128
-_EXCHANGE_WARPS = 4
 _QUANTIZE_TILES = 1
-_QUANTIZE_WARPS = 4
 
 
 def apply(layout: Layout, tensor: Any, padded: Sequence[int], pad_value: int, out: Any | None = None) -> Any:
