@@ -21,7 +21,6 @@ from asmlaunch.layouts.named import SCALES_32X8, SCALES_32X8_GATE_UP
 if TYPE_CHECKING:
     from asmlaunch.layouts.layout import Axis, Layout
 
-_UNSIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _TILE_BYTES = 16384
 """Bytes that a program of ``move`` moves, about."""
 _RUN = 8
