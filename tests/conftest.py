@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,11 @@ from asmlaunch.kernels import aiter_folder
 
 # The stand-in HIP runtime of tests/hip_runtime stays loaded once a test has used it; only those that ask see a device.
 os.environ.setdefault("HIP_STANDIN_DEVICES", "0")
+
+# A code cache of the run's own: what is tested, and counted as covered, is what compiles now.
+if "ASMLAUNCH_CACHE" not in os.environ:
+    os.environ["ASMLAUNCH_CACHE"] = tempfile.mkdtemp(prefix="asmlaunch-tests-")
+    atexit.register(shutil.rmtree, os.environ["ASMLAUNCH_CACHE"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

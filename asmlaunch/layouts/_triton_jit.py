@@ -55,7 +55,8 @@ def _joined(x0, x1, x2, x3, N: tl.constexpr):
     return tl.reshape(tl.join(tl.join(x0, x2), tl.join(x1, x3)), (N, 4))
 
 
-@triton.jit
+# A size of 1 would become a plain Python int, which has no `.to`.
+@triton.jit(do_not_specialize=["row_vectors", "piece_memory"])
 def move(
     logical,  # 32-bit words
     memory,
@@ -215,7 +216,7 @@ def _store_exchanged(first, second, a, b, c, d, inside, row, rows, half_rows, W:
     tl.store(second, lower, mask=inside & (row + half_rows < rows)[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["row_vectors"])
 def exchange_bytes(
     logical,  # 32-bit words
     memory,
