@@ -282,52 +282,124 @@ def reduce(
 
 
 @triton.jit
+def scaled_pair(code, factor, NVIDIA: tl.constexpr):
+    """bfloat16 of the low and the high elements of FP4 bytes, times ``factor`` (bfloat16).
+
+    As ``pair``, with the 2^126 that lifts what the four bits stand for where they land.
+    """
+    if NVIDIA:
+        return tl.inline_asm_elementwise(
+            """
+            {
+            .reg .b32 x, y, s, t, u;
+            mov.b32 u, 0x7E807E80;
+            prmt.b32 x, $4, 0, 0x1404;
+            prmt.b32 y, $4, 0, 0x3424;
+            shr.b32 t, x, 2;
+            and.b32 t, t, 0x01C001C0;
+            shl.b32 s, x, 4;
+            lop3.b32 t, s, 0x80008000, t, 0xEA;
+            mul.rn.bf16x2 t, t, u;
+            mul.rn.bf16x2 $0, t, $5;
+            shr.b32 t, y, 2;
+            and.b32 t, t, 0x01C001C0;
+            shl.b32 s, y, 4;
+            lop3.b32 t, s, 0x80008000, t, 0xEA;
+            mul.rn.bf16x2 t, t, u;
+            mul.rn.bf16x2 $1, t, $6;
+            shr.b32 t, x, 6;
+            and.b32 t, t, 0x01C001C0;
+            lop3.b32 t, x, 0x80008000, t, 0xEA;
+            mul.rn.bf16x2 t, t, u;
+            mul.rn.bf16x2 $2, t, $5;
+            shr.b32 t, y, 6;
+            and.b32 t, t, 0x01C001C0;
+            lop3.b32 t, y, 0x80008000, t, 0xEA;
+            mul.rn.bf16x2 t, t, u;
+            mul.rn.bf16x2 $3, t, $6;
+            }
+            """,
+            "=r,=r,=r,=r,r,r,r",
+            [code, factor],
+            dtype=(tl.bfloat16, tl.bfloat16),
+            is_pure=True,
+            pack=4,
+        )
+    else:
+        scale = widen(factor)
+        low = e2m1(code.to(tl.int32) & 15)
+        high = e2m1(code.to(tl.int32) >> 4)
+        return round_bfloat16(low * scale), round_bfloat16(high * scale)
+
+
+@triton.jit
+def dequantise_load(
+    base, scales, row, block, rows, k, AXES: tl.constexpr, strides, SCALE_AXES: tl.constexpr, scale_strides,
+    FORMAT: tl.constexpr,
+):  # fmt: skip
+    """Codes [rows, blocks, bytes of a block] and scale bytes [rows, blocks], the latter as int32."""
+    PER_BLOCK: tl.constexpr = 16 if FORMAT == "e2m1" else 32
+    unit = block[:, None] * PER_BLOCK + tl.arange(0, PER_BLOCK)[None, :]
+    place = along(row, strides, 0, AXES)[:, None, None] + along(unit, strides, 1, AXES)[None, :, :]
+    inside = (row < rows)[:, None, None] & (unit < k * PER_BLOCK // 32)[None, :, :]
+    codes = tl.load(base + place, mask=inside, other=0)
+    return codes, load_scales(scales, row, block, rows, tl.cdiv(k, 32), SCALE_AXES, scale_strides)
+
+
+@triton.jit
+def dequantise_store(out, codes, byte, row, block, rows, k_out, FORMAT: tl.constexpr, NVIDIA: tl.constexpr):
+    """Store bfloat16 of what was loaded; scales [rows, blocks], 256 and -1 in the place of those that do not count."""
+    ROWS: tl.constexpr = byte.shape[0]
+    BLOCKS: tl.constexpr = byte.shape[1]
+    if FORMAT == "e2m1":
+        factor = tl.where(byte == 255, 0x7FC0, byte << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)
+        low, high = scaled_pair(codes, tl.broadcast_to(factor[:, :, None], (ROWS, BLOCKS, 16)), NVIDIA)
+        values = tl.reshape(tl.join(low, high), (ROWS, BLOCKS, 32))
+        some = codes & 0x77
+    else:
+        values = round_bfloat16(decode(codes.to(tl.int32), FORMAT) * e8m0_float32(byte)[:, :, None])
+        some = codes & 0x7F
+    place = block[:, None] * 32 + tl.arange(0, 32)[None, :]
+    inside = (row < rows)[:, None, None] & (place < k_out)[None, :, :]
+    tl.store(out + (row.to(tl.int64)[:, None, None] * k_out + place[None, :, :]), values, mask=inside)
+    skip = (tl.max(some.to(tl.int32), axis=2) == 0) | (byte == 255)
+    return tl.where(skip, 256, byte), tl.where(skip, -1, byte)
+
+
+@triton.jit
 def dequantise_tile(
     base, scales, out, ranges, tile, rows, k, k_out, AXES: tl.constexpr, strides, SCALE_AXES: tl.constexpr,
     scale_strides, FORMAT: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr,
+    NVIDIA: tl.constexpr,
 ):  # fmt: skip
-    """bfloat16 of ``ROWS`` rows by ``BLOCKS`` blocks of 32, and the lowest and highest scale in ``ranges``."""
+    """bfloat16 of ``ROWS`` rows by ``BLOCKS`` blocks of 32, and the lowest and highest scale in ``ranges``.
+
+    Half of the rows at a time, both halves loaded before either is stored: a thread then holds four bytes of FP4, and
+    what a warp stores at once is one run of memory.
+    """
     across = tl.cdiv(k, BLOCKS * 32)
-    row = tile // across * ROWS + tl.arange(0, ROWS)
+    row = tile // across * ROWS + tl.arange(0, ROWS // 2)
+    next_row = row + ROWS // 2
     block = tile % across * BLOCKS + tl.arange(0, BLOCKS)
-    PER_BLOCK: tl.constexpr = 16 if FORMAT == "e2m1" else 32
-    unit = tile % across * (BLOCKS * PER_BLOCK) + tl.arange(0, BLOCKS * PER_BLOCK)
     if WIDE:
         row = row.to(tl.int64)
+        next_row = next_row.to(tl.int64)
         block = block.to(tl.int64)
-        unit = unit.to(tl.int64)
-    down = along(row, strides, 0, AXES)
-    right = along(unit, strides, 1, AXES)
-    inside = (row < rows)[:, None] & (unit < k * PER_BLOCK // 32)[None, :]
-    codes = tl.load(base + (down[:, None] + right[None, :]), mask=inside, other=0).to(tl.int32)
-    byte = load_scales(scales, row, block, rows, tl.cdiv(k, 32), SCALE_AXES, scale_strides)
-    factor = tl.reshape(
-        tl.broadcast_to(e8m0_float32(byte)[:, :, None], (ROWS, BLOCKS, PER_BLOCK)), (ROWS, BLOCKS * PER_BLOCK)
+    codes, byte = dequantise_load(base, scales, row, block, rows, k, AXES, strides, SCALE_AXES, scale_strides, FORMAT)
+    next_codes, next_byte = dequantise_load(
+        base, scales, next_row, block, rows, k, AXES, strides, SCALE_AXES, scale_strides, FORMAT
     )
-    if FORMAT == "e2m1":
-        values = tl.join(round_bfloat16(e2m1(codes & 15) * factor), round_bfloat16(e2m1(codes >> 4) * factor))
-        values = tl.reshape(values, (ROWS, BLOCKS * 32))
-        some = codes & 0x77
-    else:
-        values = round_bfloat16(decode(codes, FORMAT) * factor)
-        some = codes & 0x7F
-    zero = tl.max(tl.reshape(some, (ROWS, BLOCKS, PER_BLOCK)), axis=2) == 0
-    place = tile % across * (BLOCKS * 32) + tl.arange(0, BLOCKS * 32)
-    tl.store(
-        out + (row.to(tl.int64)[:, None] * k_out + place[None, :]),
-        values,
-        mask=(row < rows)[:, None] & (place < k_out)[None, :],
-    )
-    skip = zero | (byte == 255)
-    tl.store(ranges + 2 * tile, tl.min(tl.where(skip, 256, byte)))
-    tl.store(ranges + 2 * tile + 1, tl.max(tl.where(skip, -1, byte)))
+    low, high = dequantise_store(out, codes, byte, row, block, rows, k_out, FORMAT, NVIDIA)
+    next_low, next_high = dequantise_store(out, next_codes, next_byte, next_row, block, rows, k_out, FORMAT, NVIDIA)
+    tl.store(ranges + 2 * tile, tl.min(tl.minimum(low, next_low)))
+    tl.store(ranges + 2 * tile + 1, tl.max(tl.maximum(high, next_high)))
 
 
 @triton.jit
 def dequantise(
     a, b, a_scale, b_scale, a_out, b_out, ranges, tiles_a, m, n, k, k_out, strides, A_AT: tl.constexpr,
     B_AT: tl.constexpr, A_SCALE_AT: tl.constexpr, B_SCALE_AT: tl.constexpr, FORMAT_A: tl.constexpr,
-    FORMAT_B: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr,
+    FORMAT_B: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr, NVIDIA: tl.constexpr,
 ):  # fmt: skip
     """Both operands in one launch, tiles of A first (none if A is bfloat16)."""
     tile = tl.program_id(0)
@@ -335,12 +407,12 @@ def dequantise(
         if FORMAT_A != "bf16":
             dequantise_tile(
                 a, a_scale, a_out, ranges, tile, m, k, k_out, A_AT, strides[0], A_SCALE_AT, strides[2], FORMAT_A,
-                ROWS, BLOCKS, WIDE,
+                ROWS, BLOCKS, WIDE, NVIDIA,
             )  # fmt: skip
     else:
         dequantise_tile(
             b, b_scale, b_out, ranges + 2 * tiles_a, tile - tiles_a, n, k, k_out, B_AT, strides[1], B_SCALE_AT,
-            strides[3], FORMAT_B, ROWS, BLOCKS, WIDE,
+            strides[3], FORMAT_B, ROWS, BLOCKS, WIDE, NVIDIA,
         )  # fmt: skip
 
 
@@ -444,20 +516,24 @@ def interleave(tile):
 
 
 @triton.jit
+def skinny_scales(scales, row, block, k, SCALE_AXES: tl.constexpr, scale_strides, EVEN: tl.constexpr):
+    """Scale bytes [rows, blocks]; 127 beyond K."""
+    place = along(row, scale_strides, 0, SCALE_AXES)[:, None] + along(block, scale_strides, 1, SCALE_AXES)[None, :]
+    if EVEN:
+        return tl.load(scales + place)
+    else:
+        return tl.load(scales + place, mask=(block < k // 32)[None, :], other=127)
+
+
+@triton.jit
 def skinny_operand(
-    base, scales, row, unit, block, k, AXES: tl.constexpr, strides, SCALE_AXES: tl.constexpr, scale_strides, low, high,
-    SHIFT: tl.constexpr, NVIDIA: tl.constexpr, EVEN: tl.constexpr,
+    base, byte, row, unit, k, AXES: tl.constexpr, strides, low, high, SHIFT: tl.constexpr, NVIDIA: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
     """Low and high elements of bytes [rows, units], times their scale and 2^SHIFT."""
     place = along(row, strides, 0, AXES)[:, None] + along(unit, strides, 1, AXES)[None, :]
-    scale_place = along(row, scale_strides, 0, SCALE_AXES)[:, None]
-    scale_place += along(block, scale_strides, 1, SCALE_AXES)[None, :]
-    if EVEN:
-        code = tl.load(base + place)
-        byte = tl.load(scales + scale_place).to(tl.int32)
-    else:
-        code = tl.load(base + place, mask=(unit < k // 2)[None, :], other=0)
-        byte = tl.load(scales + scale_place, mask=(block < k // 32)[None, :], other=127).to(tl.int32)
+    code = tl.load(base + place) if EVEN else tl.load(base + place, mask=(unit < k // 2)[None, :], other=0)
+    byte = byte.to(tl.int32)
     low = tl.minimum(low, byte)
     high = tl.maximum(high, tl.where(byte == 255, 127, byte))
     # 2^(byte - 127 + 126 + SHIFT); scales for which that is no bfloat16 are found by their range.
@@ -521,18 +597,21 @@ def skinny(
     high_a = low_a
     high_b = low_b
     BLOCKS: tl.constexpr = BLOCK_K // 32
+    # A's scales are single bytes, which the pipeline cannot copy ahead: they are loaded a step ahead by hand.
+    a_byte = skinny_scales(a_scale, a_row, first + tl.arange(0, BLOCKS), k, A_SCALE_AT, strides[2], False)
     for start in range(first, tl.minimum(first + blocks_part, tl.cdiv(k, 32)), BLOCKS):
         at = tl.multiple_of(start, BLOCKS)
         unit = at * 16 + tl.arange(0, BLOCKS * 16)
         block = at + tl.arange(0, BLOCKS)
+        a_next = skinny_scales(a_scale, a_row, block + BLOCKS, k, A_SCALE_AT, strides[2], False)
+        b_byte = skinny_scales(b_scale, b_row, block, k, B_SCALE_AT, strides[3], EVEN)
         b_even, b_odd, low_b, high_b = skinny_operand(
-            b, b_scale, b_row, unit, block, k, B_AT, strides[1], B_SCALE_AT, strides[3], low_b, high_b, SHIFT, NVIDIA,
-            EVEN,
-        )  # fmt: skip
+            b, b_byte, b_row, unit, k, B_AT, strides[1], low_b, high_b, SHIFT, NVIDIA, EVEN
+        )
         a_even, a_odd, low_a, high_a = skinny_operand(
-            a, a_scale, a_row, unit, block, k, A_AT, strides[0], A_SCALE_AT, strides[2], low_a, high_a, SHIFT, NVIDIA,
-            EVEN,
-        )  # fmt: skip
+            a, a_byte, a_row, unit, k, A_AT, strides[0], low_a, high_a, SHIFT, NVIDIA, EVEN
+        )
+        a_byte = a_next
         acc = dot(b_even, tl.trans(a_even), acc)
         acc = dot(b_odd, tl.trans(a_odd), acc)
     # Between these no product is subnormal and no sum overflows, for any K below 2^30.

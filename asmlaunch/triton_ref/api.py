@@ -126,7 +126,8 @@ def gemm_a4w4(
             if places.describe(given[name]) != places.describe(tag.layout):
                 raise LayoutError(f"layout of {name}", got=places.describe(given[name]), need=tag.layout.label)
             logical[name] = tag.shape
-            value = value.plain()  # type: ignore[union-attr]
+            tagged: Any = value
+            value = tagged.plain()
         tensors[name] = _bytes(name, value)
     described = [places.describe(given.get(name)) for name in _OPERANDS]
     left, right = tensors["a"], tensors["b"]

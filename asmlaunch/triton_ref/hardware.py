@@ -22,7 +22,7 @@ class Hardware:
         warp: threads of a warp (wave).
         flops: dense bf16 operations a second of the whole processor.
         bandwidth: bytes a second from memory.
-        launch: seconds from a launch to the first load.
+        launch: seconds from a launch to the first product, and from the last to the next launch.
         tma: whether tiles can be loaded by descriptor (Hopper's tensor memory accelerator).
     """
 
@@ -34,7 +34,7 @@ class Hardware:
     warp: int
     flops: float
     bandwidth: float
-    launch: float = 3e-6
+    launch: float = 2.5e-6
     tma: bool = False
 
 

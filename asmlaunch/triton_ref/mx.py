@@ -26,8 +26,8 @@ FORMATS = {
 # Magnitudes of the elements that are not zero: at least 2^first, below 2^second (OCP Microscaling Formats, table 1).
 _LIMITS = {"e2m1": (-1, 3), "e4m3": (-9, 9), "e5m2": (-16, 16), "bf16": None}
 _NO_PLACE = Placed((0, 0, 1), (0,), (0, 0))
-_DEQUANTISE_ROWS, _DEQUANTISE_BLOCKS = 16, 32
-_REPAIR_TILE = 128
+_DEQUANTISE_BLOCKS = 32
+_REPAIR_TILES = 128, 256
 _WIDE_FROM = 2**31
 
 
@@ -295,7 +295,9 @@ def dequantised(problem: Problem, *, only: str | None = None) -> None:
     a, b, out = problem.a, problem.b, problem.out
     m, n, k = a.rows, b.rows, a.k
     k_out = -(-k // 8) * 8  # rows of 16 bytes, which descriptors need
-    rows, blocks = _DEQUANTISE_ROWS, _DEQUANTISE_BLOCKS
+    hardware = hardware_of(out.device)
+    # Two rows at a time are four bytes a thread of eight warps; the interpreter is quicker with few programs.
+    rows, blocks = 16 if hardware.name == "interpreter" else hardware.warp // 8, _DEQUANTISE_BLOCKS
     across = -(-k // (BLOCK * blocks))
     tiles_a = -(-m // rows) * across if a.format != "bf16" else 0
     tiles_b = -(-n // rows) * across
@@ -306,8 +308,8 @@ def dequantised(problem: Problem, *, only: str | None = None) -> None:
         right = scratch.get("right", n * k_out, torch.bfloat16).view(n, k_out)
         if only in (None, "dequantise"):
             _jit_mx.dequantise[(tiles_a + tiles_b,)](
-                *problem.tensors, left, right, ranges, tiles_a, m, n, k, k_out, problem.strides, num_warps=8, **extra,
-                **problem.constants,
+                *problem.tensors, left, right, ranges, tiles_a, m, n, k, k_out, problem.strides, num_warps=8,
+                NVIDIA=_has_asm(hardware), **extra, **problem.constants,
             )  # fmt: skip
         addend, beta = problem.c, problem.beta
         if problem.bias is not None and problem.c is None:
@@ -316,7 +318,8 @@ def dequantised(problem: Problem, *, only: str | None = None) -> None:
             addend, beta = torch.add(problem.bias.float(), problem.c.float(), alpha=problem.beta), 1.0
         if only in (None, "product"):
             dense.launch(left[:, :k], right[:, :k].T, out, c=addend, alpha=problem.alpha, beta=beta)
-        tile = _REPAIR_TILE
+        # A look takes longer to start than to do: large results get few programs.
+        tile = _REPAIR_TILES[min(m, n) >= 2048]
         if only not in (None, "repair"):
             return
         _jit_mx.repair[(-(-m // tile) * -(-n // tile),)](
@@ -326,24 +329,36 @@ def dequantised(problem: Problem, *, only: str | None = None) -> None:
         )  # fmt: skip
 
 
-def skinny(problem: Problem, tile: tuple[int, int, int, int] | None = None) -> None:
-    """The kernel for few rows of A; ``tile``: columns, elements of K a step, warps, stages."""
+def _has_asm(hardware: Hardware) -> bool:
+    """Whether the processor has the kernels' PTX: products of bfloat16 pairs."""
+    return hardware.name == "sm90"
+
+
+def skinny(problem: Problem, tile: tuple[int, int, int, int, int] | None = None) -> None:
+    """The kernel for few rows of A; ``tile``: columns, elements of K a step, warps, stages, programs a processor."""
     a, b, out = problem.a, problem.b, problem.out
     m, n, k = a.rows, b.rows, a.k
     hardware = hardware_of(out.device)
-    block_n, block_k, warps, stages = tile or ((128, 256, 8, 4) if n >= 4096 else (64, 256, 4, 4))
+    block_n, block_k, warps, stages, resident = tile or ((128, 256, 8, 3, 2) if n >= 4096 else (64, 256, 4, 4, 2))
     tiles = -(-n // block_n)
-    # Parts of K until the processor is full, of at least four steps.
-    parts = max(1, min(hardware.units // tiles, k // (4 * block_k), 16))
+    # Parts of K until the processor is full, of at least two steps.
+    parts = max(1, min(resident * hardware.units // tiles, k // (2 * block_k), 16))
     k_part = -(-k // (parts * block_k)) * block_k
     parts = -(-k // k_part)
+
+    # The exact way, hardly ever taken, would ask for more registers than leave room for so many programs.
+    limit = (
+        {"maxnreg": min(255, hardware.registers // (resident * warps * hardware.warp) // 8 * 8)}
+        if _has_asm(hardware)
+        else {}
+    )
 
     def launch(partials: Any, flags: Any) -> None:
         _jit_mx.skinny[(tiles, parts)](
             *problem.tensors, *problem.epilogue, partials, flags, m, n, k, k_part // BLOCK, problem.alpha, problem.beta,
             problem.strides, *problem.output_strides, BLOCK_N=block_n, BLOCK_K=block_k, PARTS=parts,
-            NVIDIA=hardware.name.startswith("sm"), EVEN=k % block_k == 0, num_warps=warps, num_stages=stages,
-            **problem.constants, **problem.epilogue_constants,
+            NVIDIA=_has_asm(hardware), EVEN=k % block_k == 0, num_warps=warps, num_stages=stages,
+            **limit, **problem.constants, **problem.epilogue_constants,
         )  # fmt: skip
 
     if parts == 1:
