@@ -91,7 +91,7 @@ class TiledTensor(torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             return self.as_subclass(torch.Tensor)
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override, unused-ignore]
         return f"<TiledTensor {self.tag} on {self.device}>"
 
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from asmlaunch import layouts, validate
@@ -31,5 +33,6 @@ def gemm_a4w4(
     if a.device.type == "cpu":
         numpy = (operand.contiguous().numpy() for operand in (a, b, a_scale, b_scale))
         return torch.from_numpy(validate.gemm_a4w4(*numpy).value).to(torch.bfloat16)
-    left, right = (layouts.dequantize_mxfp4(*pair) for pair in ((a, a_scale), (b, b_scale)))
+    pairs: tuple[tuple[Any, Any], ...] = ((a, a_scale), (b, b_scale))
+    left, right = (layouts.dequantize_mxfp4(codes, scales) for codes, scales in pairs)
     return (left @ right.T).to(torch.bfloat16)
