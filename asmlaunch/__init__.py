@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _DEFINED_IN = {"Kernel": "module", "Module": "module", "load": "module", "choose": "choice"}
-_SUBPACKAGES = ("abi", "choice", "codeobject", "devices", "emulator", "errors", "layouts", "ops", "validate")
+_SUBPACKAGES = (
+    "abi",
+    "choice",
+    "codeobject",
+    "devices",
+    "emulator",
+    "errors",
+    "layouts",
+    "ops",
+    "triton_ref",
+    "validate",
+)
 
 __all__ = [
     "Kernel",
@@ -37,6 +48,7 @@ __all__ = [
     "layouts",
     "load",
     "ops",
+    "triton_ref",
     "validate",
 ]
 

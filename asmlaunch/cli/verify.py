@@ -51,6 +51,13 @@ def a4w4(
         int, typer.Option(min=0, help="Split each sum in about 2^this parts that run as workgroups of their own.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the random operands.")] = 0,
+    reference: Annotated[
+        str,
+        typer.Option(
+            help="float64; triton: Triton's kernels, on a GPU or else interpreted; both: all three compared, and which "
+            "of them departs."
+        ),
+    ] = "float64",
     kernels: _Folder = None,
     device: _Device = None,
     as_json: _AsJson = False,
@@ -75,7 +82,7 @@ def a4w4(
                 f4gemm.Sizes(2 * rows, 2 * columns, 256, seed=seed),
             ]
         jobs += [(definition, one, case) for case in cases]
-    _verify("a4w4", "m x n x k", _product, jobs, as_json)
+    _verify("a4w4", "m x n x k", _product, jobs, as_json, options={"reference": reference})
 
 
 def _product(case: Any) -> str:
@@ -168,7 +175,8 @@ def _verify(
     if as_json:
         print_json([{name: row[name] for name in row if name not in ("label", "short")} for row in rows])
     else:
-        _print_table(title, sizes, rows, "checks" in (options or {}))
+        with_findings = "checks" in (options or {})
+        _print_table(title, sizes, rows, with_findings, (options or {}).get("reference", "float64"))
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
 
 
@@ -191,7 +199,7 @@ def _short(definition: Definition, kernel: Kernel) -> str:
     return stem.removeprefix("f4gemm_bf16_per1x32Fp4_") if definition is f4gemm.DEFINITION else stem
 
 
-def _print_table(title: str, sizes: str, rows: list[dict[str, Any]], with_findings: bool) -> None:
+def _print_table(title: str, sizes: str, rows: list[dict[str, Any]], with_findings: bool, reference: str) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("kernel", sizes, "equal", "max abs", "max rel", "seconds", ""):
         left = column in ("kernel", "problem", "")
@@ -206,13 +214,17 @@ def _print_table(title: str, sizes: str, rows: list[dict[str, Any]], with_findin
             f"{row['seconds']:.3f}",
             "[green]passed[/]" if row["passed"] else "[bold red]FAILED[/]",
         )
-    console.print(f"{title} on {rows[0]['device']}, every element compared with float64\n", highlight=False)
+    compared = "float64 and Triton" if reference == "both" else reference
+    console.print(f"{title} on {rows[0]['device']}, every element compared with {compared}\n", highlight=False)
     console.print(table)
     console.print()
     for row in rows:
         for text in _reasons(row) + (row["findings"] if with_findings else []):
             console.print(f"[red]{row['short']}[/]: ", end="")
             console.print(text, highlight=False, markup=False)
+    if reference == "both":
+        departs = Counter(one["departs"] for row in rows for one in row["references"].values())
+        console.print("departs: " + ", ".join(f"{name} {count}" for name, count in sorted(departs.items())))
     passed = sum(row["passed"] for row in rows)
     elements = sum(output["elements"] for row in rows for output in row["outputs"].values())
     console.print(f"{passed} of {len(rows)} runs passed, {elements:,} elements compared")
@@ -232,6 +244,14 @@ def _reasons(row: Mapping[str, Any]) -> list[str]:
                 f"{output['worst']}: {output['worst_result']:.6g} for {output['worst_reference']:.6g}; "
                 f"{output['equal_fraction']:.3%} equal"
             )
+        if row.get("references"):
+            three = row["references"][name]
+            if three["departs"] != "none":
+                equal = f"Triton equals float64 in {three['triton']['equal_fraction']:.3%}"
+                found.append(
+                    f"{name}: departs: {three['departs']}; {equal}, the kernel Triton in "
+                    f"{three['between']['equal_fraction']:.3%}"
+                )
         if row["spilled"][name]:
             found.append(f"{name}: {row['spilled'][name]} elements outside of it were written")
     return found

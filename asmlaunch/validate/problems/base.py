@@ -19,6 +19,7 @@ from asmlaunch.abi.families.base import Family
 from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError
 from asmlaunch.validate.compare import Bound, Comparison, compare
 from asmlaunch.validate.reference import Reference
+from asmlaunch.validate.references import REFERENCES, ThreeWay, three_way
 
 if TYPE_CHECKING:
     from asmlaunch.codeobject import KernelInfo
@@ -95,6 +96,7 @@ class Output:
         reference: what they should be; called after the launch.
         bound: what they must keep.
         around: the canvas that the result is in, whose other elements must keep their value.
+        triton: the same result, bfloat16 bits, by ``asmlaunch.triton_ref``; None where it has no such kernel.
     """
 
     name: str
@@ -102,10 +104,16 @@ class Output:
     reference: Callable[[], Reference]
     bound: Bound
     around: Canvas | None = None
+    triton: Callable[[], np.ndarray] | None = None
 
     def compare(self) -> Comparison:
         """The result against its reference."""
         return compare(self.result, self.reference(), self.bound)
+
+    def compare_three(self) -> ThreeWay:
+        """The result, float64 and Triton's result against each other; for outputs that have one."""
+        assert self.triton is not None
+        return three_way(self.result, self.triton(), self.reference(), self.bound)
 
 
 class Canvas:
@@ -161,6 +169,7 @@ class Outcome:
         spilled: elements written outside of the outputs, by output.
         launches: what the device says of each launch.
         seconds: wall time from the first launch to the end of the last.
+        three: the comparisons with Triton, by output, where they were asked for.
     """
 
     case: Case
@@ -168,11 +177,16 @@ class Outcome:
     spilled: Mapping[str, int]
     launches: tuple[LaunchResult, ...]
     seconds: float
+    three: Mapping[str, ThreeWay] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
-        """Every element within its bound and nothing written outside."""
-        return all(c.passed for c in self.comparisons.values()) and not any(self.spilled.values())
+        """Every element within its bound, by every reference asked for, and nothing written outside."""
+        return (
+            all(c.passed for c in self.comparisons.values())
+            and not any(self.spilled.values())
+            and all(one.triton.passed for one in self.three.values())
+        )
 
     @property
     def worst(self) -> str:
@@ -207,6 +221,7 @@ class Outcome:
             "instructions": self.instructions,
             "fidelity": [launch.fidelity.to_json() for launch in self.launches if launch.fidelity],
             "seconds": self.seconds,
+            **({"references": {name: one.as_dict() for name, one in self.three.items()}} if self.three else {}),
         }
 
 
@@ -272,17 +287,25 @@ class Definition:
             ) from error
         return dataclasses.replace(problem, launches=tuple({**sizes, **one} for one in problem.launches))
 
-    def run(self, kernel: Kernel, case: Case, *, check: bool = True, **options: Any) -> Outcome:
+    def run(
+        self, kernel: Kernel, case: Case, *, check: bool = True, reference: str = "float64", **options: Any
+    ) -> Outcome:
         """Build the problem, launch it, compare every element.
 
         Args:
             check: as for :meth:`problem`; False also skips the launch's own checks.
+            reference: one of ``references.REFERENCES``; ``both`` says which of three results departs.
             options: launch options beside (and over) the ones the kernel needs.
 
         Raises:
             What :meth:`problem` and ``Kernel.launch`` raise.
         """
+        if reference not in REFERENCES:
+            raise ArgumentError("reference", got=repr(reference), need=f"one of {', '.join(REFERENCES)}")
         problem = self.problem(kernel.info, case, check=check)
+        if reference != "float64" and any(output.triton is None for output in problem.outputs):
+            hint = "float64 is there for every problem"
+            raise ArgumentError("reference", got=reference, need="a problem that a Triton kernel computes", hint=hint)
         if len(problem.launches) > 1 and kernel.device.name != "emulator":
             raise LaunchError(
                 f"{self.name} on {kernel.device.name}", got=f"{len(problem.launches)} ranks", need="the emulator"
@@ -300,13 +323,20 @@ class Definition:
             with ThreadPoolExecutor(len(problem.launches)) as pool:
                 results = list(pool.map(launch, problem.launches))
         seconds = time.perf_counter() - start
+        three = {} if reference == "float64" else {output.name: output.compare_three() for output in problem.outputs}
+        compared = {
+            output.name: output.compare() if not three else three[output.name].kernel for output in problem.outputs
+        }
+        if reference == "triton":
+            compared, three = {name: one.between for name, one in three.items()}, {}
         return Outcome(
             case,
-            {output.name: output.compare() for output in problem.outputs},
+            compared,
             {
                 output.name: output.around.spilled(before[output.name]) if output.around else 0
                 for output in problem.outputs
             },
             tuple(results),
             seconds,
+            three,
         )
