@@ -24,6 +24,7 @@ class Hardware:
         bandwidth: bytes a second from memory.
         launch: seconds from a launch to the first product, and from the last to the next launch.
         tma: whether tiles can be loaded by descriptor (Hopper's tensor memory accelerator).
+        copies: whether loads go to shared memory without passing registers.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Hardware:
     bandwidth: float
     launch: float = 2.5e-6
     tma: bool = False
+    copies: bool = True
 
 
 # Limits: CUDA C++ Programming Guide, compute capability 9.0; AMD CDNA3 and CDNA4 ISA manuals (512 registers a lane,
@@ -45,7 +47,7 @@ KNOWN = {
     for hardware in (
         Hardware("sm90", 132, 227 << 10, 64 << 10, 255, 32, 790e12, 4.3e12, tma=True),
         Hardware("sm80", 108, 163 << 10, 64 << 10, 255, 32, 250e12, 1.5e12),
-        Hardware("gfx942", 304, 64 << 10, 128 << 10, 512, 64, 1300e12, 5.3e12),
+        Hardware("gfx942", 304, 64 << 10, 128 << 10, 512, 64, 1300e12, 5.3e12, copies=False),
         Hardware("gfx950", 256, 160 << 10, 128 << 10, 512, 64, 2300e12, 8e12),
         # Small, so that the interpreter reaches every path with few programs.
         Hardware("interpreter", 4, 227 << 10, 64 << 10, 255, 32, 1e9, 1e9, tma=True),

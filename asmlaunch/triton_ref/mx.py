@@ -339,7 +339,7 @@ def skinny(problem: Problem, tile: tuple[int, int, int, int, int] | None = None)
     a, b, out = problem.a, problem.b, problem.out
     m, n, k = a.rows, b.rows, a.k
     hardware = hardware_of(out.device)
-    block_n, block_k, warps, stages, resident = tile or ((128, 256, 8, 3, 2) if n >= 4096 else (64, 256, 4, 4, 2))
+    block_n, block_k, warps, stages, resident = tile or ((128, 256, 8, 3, 2) if n >= 4096 else (64, 256, 4, 4, 1))
     tiles = -(-n // block_n)
     # Parts of K until the processor is full, of at least two steps.
     parts = max(1, min(resident * hardware.units // tiles, k // (2 * block_k), 16))

@@ -8,7 +8,8 @@ import torch
 from hypothesis import strategies as st
 
 from asmlaunch.errors import ArgumentError, LaunchError, LayoutError
-from asmlaunch.triton_ref import Config, accuracy, addmm, dense, flags_left, matmul, workspace
+from asmlaunch.triton_ref import Config, accuracy, addmm, dense, flags_left, matmul, tiles, workspace
+from asmlaunch.triton_ref.hardware import KNOWN
 from asmlaunch.triton_ref.tiles import SCHEDULES
 
 SIZES = [
@@ -171,10 +172,37 @@ def abort():
 
 
 def test_stream_k_survives_an_aborted_run():
-    a, b = torch.randn(48, 512).bfloat16(), torch.randn(512, 48).bfloat16()
+    a, b = torch.randn(48, 512).bfloat16(), torch.randn(512, 80).bfloat16()
     config = Config(32, 32, 64, 4, 2, "stream_k")
     want = matmul(a, b, config=config)
     with pytest.raises(RuntimeError, match="stopped"):
         abort()
     assert torch.equal(matmul(a, b, config=config), want)
     assert flags_left() == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "schedule"),
+    [
+        ((4096, 4096, 4096), "persistent"),
+        ((2048, 1024, 16384), "persistent"),
+        ((4000, 4000, 4000), "persistent"),
+        ((1000, 3000, 5000), "persistent"),
+        ((2176, 2048, 8192), "stream_k"),
+        ((4480, 2048, 4096), "stream_k"),
+        ((512, 512, 16384), "stream_k"),
+        ((1024, 1024, 1024), "data_parallel"),
+    ],
+    ids=str,
+)
+def test_the_choice_on_an_h200_is_the_schedule_that_was_fastest_there(size, schedule):
+    """Measured times: docs/triton.md."""
+    assert tiles.choose(*size, tiles.Kind(2, 2, 1.0, True), KNOWN["sm90"]).schedule == schedule
+
+
+@pytest.mark.parametrize("name", ["sm90", "sm80", "gfx942", "gfx950", "interpreter"])
+def test_every_kind_of_product_has_a_configuration_that_fits(name):
+    for kind in (tiles.Kind(2, 2, 1.0, True), tiles.Kind(4, 4, 0.08, False), tiles.Kind(1, 2, 0.7, False)):
+        for size in ((1, 1, 1), (8192, 8192, 8192), (16, 8192, 8192)):
+            for schedule in (None, *SCHEDULES):
+                tiles.require(tiles.choose(*size, kind, KNOWN[name], schedule), kind, KNOWN[name])

@@ -1,0 +1,77 @@
+"""Run as a program, without Triton's interpreter: compile calls for processors that are not here, and print JSON.
+
+One entry a kernel: target, name, grid, warps, shared memory, registers, spills, bound of shared memory and registers of
+the model (for configurations of dense products), arguments (names of tensors, "out" for any other tensor; integers that
+are 1 are constants of the kernel and left out) and the code object, in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import torch
+import triton
+
+from asmlaunch.triton_ref import Config, addmm, gemm_a4w4, matmul, offline
+from asmlaunch.triton_ref.hardware import KNOWN
+from asmlaunch.triton_ref.tiles import Kind, candidates, registers, shared_bytes
+
+TARGETS = ("gfx942", "gfx950", "sm90")
+BF16 = Kind(2, 2, 1.0, True)
+SMALL = Config(32, 32, 32, 2, 2)
+
+
+def flat(values: Any, names: dict[int, str]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, tuple):
+            found += flat(value, names)
+        elif isinstance(value, torch.Tensor):
+            found.append(names.get(value.data_ptr(), "out"))
+        elif isinstance(value, float) or (isinstance(value, int) and value != 1):
+            found.append(value)
+    return found
+
+
+def entries(target: str, case: str, call: Any, tensors: dict[str, torch.Tensor], config: Config | None) -> list[Any]:
+    names = {t.data_ptr(): name for name, t in tensors.items()}
+    with offline(target) as compiled:
+        call(**tensors)
+    return [
+        {
+            "target": target, "case": case, "name": c.name, "grid": c.grid, "warps": c.warps, "shared": c.shared,
+            "registers": c.registers, "spills": c.spills, "arguments": flat(c.arguments, names),
+            "binary": base64.b64encode(c.binary).decode(),
+            "bound": None if config is None else (
+                shared_bytes(config, BF16, KNOWN[target]), KNOWN[target].shared, registers(config, KNOWN[target])
+            ),
+        }
+        for c in compiled
+    ]  # fmt: skip
+
+
+def main() -> None:
+    result = []
+    for target in TARGETS:
+        a, b = torch.empty(64, 96, dtype=torch.bfloat16), torch.empty(96, 64, dtype=torch.bfloat16)
+        dense = {"a": a, "b": b, "c": torch.empty(64)}
+        # Copies past the registers ask for an entry state that the emulator has not got (the dispatch packet).
+        triton.knobs.amd.use_async_copy = False
+        result += entries(target, "dense", lambda c, a, b: addmm(c, a, b, config=SMALL), dense, SMALL)
+        del triton.knobs.amd.use_async_copy
+        mx = {
+            name: torch.empty(shape, dtype=torch.uint8)
+            for name, shape in (("a", (16, 32)), ("b", (32, 32)), ("a_scale", (16, 2)), ("b_scale", (32, 2)))
+        }
+        result += entries(target, "a4w4", lambda **t: gemm_a4w4(**t, schedule="direct"), mx, None)
+        # The largest tiles of each schedule, which are the ones that could exceed something.
+        large = {"a": torch.empty(512, 512, dtype=torch.bfloat16), "b": torch.empty(512, 512, dtype=torch.bfloat16)}
+        for schedule in ("data_parallel", "stream_k"):
+            config = next(candidates(BF16, KNOWN[target], schedule))
+            result += entries(target, schedule, lambda a, b, c=config: matmul(a, b, config=c), large, config)
+    print(json.dumps(result))
+
+
+main()

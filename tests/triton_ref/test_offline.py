@@ -1,0 +1,91 @@
+"""Kernels compiled for processors that are not here: within the model's limits, and right in the emulator."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import asmlaunch
+from asmlaunch.errors import ArgumentError
+from asmlaunch.triton_ref import Config, addmm, gemm_a4w4, offline
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """What ``compile_offline.py`` prints: {(target, case): [kernels]}."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path_factory.mktemp("triton"))
+    script = Path(__file__).with_name("compile_offline.py")
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for entry in json.loads(done.stdout.splitlines()[-1]):
+        found.setdefault((entry["target"], entry["case"]), []).append(entry)
+    return found
+
+
+@pytest.mark.parametrize("case", ["dense", "data_parallel", "stream_k"])
+@pytest.mark.parametrize("target", ["gfx942", "gfx950", "sm90"])
+def test_the_model_knows_what_a_configuration_takes(compiled, target, case):
+    (kernel,) = compiled[target, case]
+    bound, limit, _ = kernel["bound"]
+    assert kernel["shared"] <= bound <= limit
+    assert not kernel["spills"]
+    if target != "sm90":
+        assert kernel["registers"] <= 512
+
+
+def launch(entry, tensors):
+    """Run a compiled kernel in the emulator; its integers and pointers follow each other as in the signature."""
+    kernel = asmlaunch.load(base64.b64decode(entry["binary"]), device="emulator").kernel
+    values = [tensors[v] if isinstance(v, str) else v for v in entry["arguments"]]
+    values += [0] * (len(kernel.schema.names) - len(values))  # scratch memory that no kernel here asks for
+    arguments = dict(zip(kernel.schema.names, values, strict=True))
+    kernel.launch(arguments, grid=tuple(entry["grid"]), block=(64 * entry["warps"], 1, 1), dynamic_lds=entry["shared"])
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_dense_in_the_emulator(compiled, target):
+    """Each addition of a matrix instruction may be rounded in another order, so the results are close, not equal."""
+    torch.manual_seed(0)
+    a, b, c = torch.randn(64, 96).bfloat16(), torch.randn(96, 64).bfloat16(), torch.randn(64)
+    want = addmm(c, a, b, config=Config(32, 32, 32, 2, 2))
+    out = np.full((64, 64), 0xFFFF, np.uint16)
+    tensors = {name: t.view(torch.int16).numpy() for name, t in (("a", a), ("b", b))}
+    (entry,) = compiled[target, "dense"]
+    launch(entry, {**tensors, "c": c.numpy(), "out": out})
+    got = torch.from_numpy(out.view(np.int16)).view(torch.bfloat16)
+    assert torch.allclose(got.float(), want.float(), rtol=2**-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_a4w4_in_the_emulator(compiled, target):
+    """Sums of few elements with near scales are exact in float32, in any order: the results are equal."""
+    random = np.random.default_rng(0)
+    shapes = {"a": (16, 32), "b": (32, 32), "a_scale": (16, 2), "b_scale": (32, 2)}
+    tensors = {
+        name: random.integers(125, 129, shape, np.uint8)
+        if "scale" in name
+        else random.integers(0, 256, shape, np.uint8)
+        for name, shape in shapes.items()
+    }
+    want = gemm_a4w4(**{name: torch.from_numpy(t) for name, t in tensors.items()}, schedule="direct")
+    out = np.full((16, 32), 0xFFFF, np.uint16)
+    (entry,) = compiled[target, "a4w4"]
+    launch(entry, {**tensors, "out": out})
+    assert np.array_equal(out, want.view(torch.int16).numpy().view(np.uint16))
+
+
+def test_refusals():
+    with pytest.raises(ArgumentError, match="gfx942, gfx950, sm90"), offline("gfx1100"):
+        pass
+    with pytest.raises(ArgumentError, match="TRITON_INTERPRET"), offline("gfx950"):
+        pass
