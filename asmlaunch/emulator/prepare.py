@@ -82,16 +82,26 @@ def compile_kernel(
         entry = _compile(kernel, waits, full_exec, checks, stops)
         cache.store("kernel", inputs, entry)
     parsed = program.from_cache(kernel, entry["program"])
-    operations = jit.Loaded(entry["operations"]["object"])
-    for name in entry["operations"]["names"]:
-        jit.publish(name, operations.address(name))
-    code = jit.Loaded(entry["object"])
+    operations, code = _load(entry)
     table = np.array([code.address(f"block{block.index}") for block in parsed.blocks], np.uint64)
     definitions = [find(one.mnemonic) for one in parsed.instructions()]
     models = sorted({definition.model for definition in definitions if isinstance(definition, Mfma)})
     atomics = any(isinstance(definition, Access) and definition.kind == "atomic" for definition in definitions)
     plan = make_plan(parsed, checks) if checks else None
     return CompiledKernel(kernel, parsed, table, tuple(models), atomics, (operations, code), plan)
+
+
+def _load(entry: dict[str, Any]) -> tuple[jit.Loaded, jit.Loaded]:
+    """The operations and the blocks of a kernel in memory.
+
+    Other kernels have operations of the same names, and their code goes when they do: nobody may publish theirs before
+    these blocks are linked to these operations.
+    """
+    with jit.LOCK:
+        operations = jit.Loaded(entry["operations"]["object"])
+        for name in entry["operations"]["names"]:
+            jit.publish(name, operations.address(name))
+        return operations, jit.Loaded(entry["object"])
 
 
 def _compile(

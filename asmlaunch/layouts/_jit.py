@@ -25,12 +25,19 @@ def available() -> bool:
 
 
 @cache
-def _machine() -> Any:
+def _target() -> Any:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
+    return llvm.Target.from_default_triple()
+
+
+def _machine() -> Any:
+    """A target machine of its own for each module: an engine takes it over."""
+    import llvmlite.binding as llvm
+
+    return _target().create_target_machine(
         opt=3, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), jit=True
     )
 

@@ -114,12 +114,13 @@ def _copy_compiled(source: np.ndarray, destination: np.ndarray, tiled: str) -> b
     def run(start: int, stop: int) -> None:
         part = [*outside]
         part[first] = outside[first]._replace(size=stop - start)
+        steps = np.array(part, np.int64)  # named: it must live until the call is over
         kernel(
             source.ctypes.data + start * outside[first].source,
             destination.ctypes.data + start * outside[first].destination,
             offsets[0].ctypes.data,
             offsets[1].ctypes.data,
-            np.array(part, np.int64).ctypes.data,
+            steps.ctypes.data,
         )
 
     _jit.share(outside[first].size, source.nbytes, run)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 from llvmlite import ir
@@ -71,7 +70,9 @@ class Helpers:
         return self._loaded[symbol].address(symbol)
 
 
-@lru_cache
+_THE_ONE = Helpers()
+
+
 def helpers() -> Helpers:
     """The one instance."""
-    return Helpers()
+    return _THE_ONE
