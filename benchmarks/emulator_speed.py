@@ -25,6 +25,8 @@ DEFAULT = "BpreShuffle_256x256,noBpreShuffle_256x256,BpreShuffle_32x128"
 
 
 def timed(function: Callable[[], object]) -> float:
+    """Seconds of one call. Before it there is a pause: torch's threads go on spinning for a while after a product."""
+    time.sleep(0.05)
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
