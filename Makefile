@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need: python3 (3.10 or later) with venv, make, git and a C compiler are
-# enough. Everything lands in .venv and in pip's cache folder.
+# enough. Everything lands in .venv and in the user's cache folder.
 
 PYTHON ?= python3
 VENV := .venv
