@@ -51,6 +51,7 @@ def compile_object(text: str, level: int) -> bytes:
     binding = host().binding
     with LOCK:
         module = binding.parse_assembly(text)
+        module.verify()
         machine = host().machine(level)
         if level > 1:
             options = binding.create_pipeline_tuning_options(speed_level=level)

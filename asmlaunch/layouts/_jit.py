@@ -24,41 +24,17 @@ def available() -> bool:
     return True
 
 
-@cache
-def _target() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple()
-
-
-def _machine() -> Any:
-    """A target machine of its own for each module: an engine takes it over."""
-    import llvmlite.binding as llvm
-
-    return _target().create_target_machine(
-        opt=3, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), jit=True
-    )
-
-
-# Engines own the code they compiled, and must live as long as the functions made of it.
-_engines: list[Any] = []
+# Machine code must live as long as the functions made of it.
+_loaded: list[Any] = []
 
 
 def compile_ir(text: str, name: str, arguments: Sequence[Any]) -> Callable[..., None]:
     """The function ``name`` of a module in IR ``text`` as a ctypes function returning nothing; it releases the GIL."""
-    import llvmlite.binding as llvm
+    from asmlaunch.emulator import jit
 
-    module = llvm.parse_assembly(text)
-    module.verify()
-    machine = _machine()
-    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    passes.getModulePassManager().run(module, passes)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    _engines.append(engine)
-    return ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address(name))
+    code = jit.Loaded(jit.compile_object(text, 3))
+    _loaded.append(code)
+    return ctypes.CFUNCTYPE(None, *arguments)(code.address(name))
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args, get_origin
 
 from asmlaunch.emulator.isa.language import IMPLICIT, Value
@@ -173,6 +174,7 @@ def mnemonics() -> list[str]:
     return sorted(_TABLE)
 
 
+@cache
 def _load() -> None:
     # The modules register on import; importing them here keeps `find` complete whatever was imported before.
     from asmlaunch.emulator.isa import (  # noqa: F401
