@@ -135,7 +135,7 @@ def compare(result: np.ndarray, reference: Reference | np.ndarray, bound: Bound 
         LayoutError: a result that is no float, integer or bfloat16.
     """
     if isinstance(reference, Reference):
-        value, magnitude = reference.value, reference.magnitude
+        value, magnitude, slack = reference.value, reference.magnitude, reference.slack
     elif bound.cancellation:
         raise MismatchError(
             "reference",
@@ -144,7 +144,7 @@ def compare(result: np.ndarray, reference: Reference | np.ndarray, bound: Bound 
             hint="or a Bound(cancellation=0)",
         )
     else:
-        value, magnitude = np.asarray(reference, np.float64), np.zeros(())
+        value, magnitude, slack = np.asarray(reference, np.float64), np.zeros(()), 0.0
     result = np.asarray(result)
     if result.shape != value.shape:
         raise MismatchError("result", got=f"shape {result.shape}", need=f"the reference's {value.shape}")
@@ -158,7 +158,7 @@ def compare(result: np.ndarray, reference: Reference | np.ndarray, bound: Bound 
         scale = np.abs(value)
         largest = scale[np.isfinite(scale)].max(initial=0.0)
         allowed = bound.relative * scale + bound.cancellation * magnitude + bound.of_max * largest
-        allowed = allowed + bound.absolute
+        allowed = allowed + bound.absolute + slack
         # Rounding to the output type is not an error: it is what the reference would show too.
         beyond = ~equal & ~(error <= allowed)
         excess = np.where(equal, 0.0, error / allowed)

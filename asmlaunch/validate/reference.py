@@ -26,10 +26,13 @@ class Reference:
         value: float64, the result before any rounding.
         magnitude: float64, for each element the sum of the magnitudes of the products it is the sum of: what f32
             accumulation loses under cancellation is a fraction of this.
+        slack: float64, by how much an element may be off besides what a bound allows: roundings inside the kernel that
+            fall on another side of a boundary than those of the reference.
     """
 
     value: np.ndarray
     magnitude: np.ndarray
+    slack: np.ndarray | float = 0.0
 
 
 def decode_mxfp4(packed: np.ndarray, scales: np.ndarray) -> np.ndarray:

@@ -1,0 +1,364 @@
+"""Mixture-of-experts layers: rows sorted by expert, and float64 references with the roundings that the kernels make.
+
+A row is one (token, slot): the token's activations on their way through one of its experts. References go through the
+rows in this order, ``row = token * topk + slot``; kernels go through them in blocks of one expert each.
+
+Kernels round the intermediate activation to the format of the second product. Where f32 arithmetic may put a number on
+the other side of a rounding boundary than float64, the reference allows for both: values come with errors
+(:class:`Estimate`), which roundings turn into whole steps and products carry on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from asmlaunch.validate.matrix import F32_STEP
+from asmlaunch.validate.reference import Reference
+
+SLOT_SHIFT = 24
+"""Bits of the token in a sorted id; the slot is above."""
+
+#: f32 roundings, and steps of exp and reciprocal, from the sums to the activated number.
+_ACTIVATION_STEPS = 16
+
+#: Largest slope of both activations (gelu's is 1.129 near 1.5).
+_SLOPE = 1.13
+
+#: The smallest largest magnitude that kernels divide by.
+_SMALLEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Which experts the tokens go to.
+
+    Attributes:
+        experts: ``[tokens, topk]``, -1 for a slot whose expert is elsewhere: it has no row.
+        weights: f32 ``[tokens, topk]``.
+    """
+
+    experts: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def tokens(self) -> int:
+        """Tokens."""
+        return len(self.experts)
+
+    @property
+    def topk(self) -> int:
+        """Slots of a token."""
+        return int(self.experts.shape[1])
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """Rows in blocks of one expert each, as the kernels read them.
+
+    Attributes:
+        ids: i32 ``[blocks * block]``: ``slot << 24 | token``; padding is ``topk << 24 | tokens``.
+        weights: f32 ``[blocks * block]``; NaN in the padding, which must reach no result.
+        experts: i32 ``[blocks]``, -1 in the blocks beyond the rows.
+        counts: i32 ``[2]``: rows with padding (without the blocks beyond), and tokens.
+    """
+
+    ids: np.ndarray
+    weights: np.ndarray
+    experts: np.ndarray
+    counts: np.ndarray
+
+
+def route(
+    random: np.random.Generator, tokens: int, experts: int, topk: int, *, idle: tuple[int, ...] = (1,)
+) -> Routing:
+    """Random weights, and different experts for the slots of a token.
+
+    The first expert that is not idle gets every token, so that its rows fill more than one block where the tokens do.
+
+    Args:
+        idle: experts that get no token.
+
+    Raises:
+        ValueError: fewer experts at work than slots.
+    """
+    busy = np.array([expert for expert in range(experts) if expert not in idle])
+    if len(busy) < topk:
+        raise ValueError(f"{len(busy)} experts at work for {topk} slots")
+    chosen = np.empty((tokens, topk), np.int64)
+    for token in range(tokens):
+        others = random.permutation(busy[1:])[: topk - 1]
+        chosen[token] = random.permutation(np.concatenate([busy[:1], others]))
+    return Routing(chosen, random.uniform(0.25, 1, (tokens, topk)).astype(np.float32))
+
+
+def sort_rows(routing: Routing, block: int, *, beyond: int = 1) -> SortedRows:
+    """Rows by expert, each expert's padded to whole blocks.
+
+    Args:
+        block: rows of a block.
+        beyond: blocks after the last that hold nothing, as in buffers made for the largest number of rows.
+    """
+    padding = routing.topk << SLOT_SHIFT | routing.tokens
+    ids, weights, experts = [], [], []
+    for expert in np.unique(routing.experts[routing.experts >= 0]):
+        token, slot = np.nonzero(routing.experts == expert)
+        blocks = -(-len(token) // block)
+        padded = np.full(blocks * block, padding)
+        padded[: len(token)] = slot << SLOT_SHIFT | token
+        weight = np.full(blocks * block, np.nan, np.float32)
+        weight[: len(token)] = routing.weights[token, slot]
+        ids.append(padded)
+        weights.append(weight)
+        experts += [expert] * blocks
+    rows = len(experts) * block
+    ids.append(np.full(beyond * block, padding))
+    weights.append(np.full(beyond * block, np.nan, np.float32))
+    return SortedRows(
+        np.concatenate(ids).astype(np.int32),
+        np.concatenate(weights),
+        np.array([*experts, *[-1] * beyond], np.int32),
+        np.array([rows, routing.tokens], np.int32),
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """float64 numbers, and how far off the kernel's f32 arithmetic may be.
+
+    Attributes:
+        value: of any shape.
+        error: the same shape, >= 0.
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+
+    def __getitem__(self, index: Any) -> Estimate:
+        """A part of both."""
+        return Estimate(self.value[index], self.error[index])
+
+    def scaled(self, factor: np.ndarray) -> Estimate:
+        """Multiplied by exact factors, with one rounding to f32."""
+        value = self.value * factor
+        return Estimate(value, self.error * np.abs(factor) + F32_STEP * np.abs(value))
+
+
+def exact(value: np.ndarray) -> Estimate:
+    """Numbers without an error."""
+    value = np.asarray(value, np.float64)
+    return Estimate(value, np.zeros_like(value))
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A format that activations are rounded to, with one scale a group of columns.
+
+    A group is multiplied by ``largest / amax`` (amax at least 1e-6), rounded, and its products divided by that again.
+
+    Attributes:
+        round: to the format's numbers.
+        largest: what the largest magnitude of a group becomes.
+        group: columns that share a scale; 0 for all.
+    """
+
+    round: Callable[[np.ndarray], np.ndarray]
+    largest: float
+    group: int = 0
+
+    def __call__(self, x: Estimate) -> Rounded:
+        """``[rows, columns]`` rounded."""
+        rows, columns = x.value.shape
+        group = self.group or columns
+        value, error = (one.reshape(rows, -1, group) for one in (x.value, x.error))
+        amax = np.maximum(np.abs(value).max(axis=2, keepdims=True), _SMALLEST)
+        factor = self.largest / amax
+        return _rounded(self.round, value * factor, error * factor, 1 / factor)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A 16-bit format that activations are rounded to without a scale."""
+
+    round: Callable[[np.ndarray], np.ndarray]
+
+    def __call__(self, x: Estimate) -> Rounded:
+        """``[rows, columns]`` rounded."""
+        rows = len(x.value)
+        value, error = (one.reshape(rows, 1, -1) for one in (x.value, x.error))
+        return _rounded(self.round, value, error, np.ones((rows, 1, 1)))
+
+
+@dataclass(frozen=True)
+class MxFp4:
+    """E2M1 with a power of two for 32 columns, as the kernels choose it from the largest magnitude.
+
+    With ``v = max(amax, 1e-6) / 4`` it is v's power of two, and the next one where v's significand is 1.5 or more.
+    """
+
+    group: int = 32
+
+    def __call__(self, x: Estimate) -> Rounded:
+        """``[rows, columns]`` rounded."""
+        value, error = (one.reshape(len(x.value), -1, self.group) for one in (x.value, x.error))
+        largest = np.abs(value).max(axis=2, keepdims=True)
+        amax_error = np.take_along_axis(error, np.abs(value).argmax(axis=2)[:, :, None], axis=2)
+        scale, *others = (self._scale(largest + sign * amax_error) for sign in (0, 1, -1))
+        rounded = _rounded(round_e2m1, value / scale, error / scale, scale)
+        # Where the scale itself is in doubt all of the group may come out otherwise.
+        doubt = np.zeros_like(rounded.slack)
+        for other in others:
+            differ = np.abs(round_e2m1(value / other) * other / scale - rounded.codes)
+            doubt = np.maximum(doubt, np.where(other != scale, differ, 0))
+        return Rounded(rounded.codes, rounded.slack + doubt, scale)
+
+    @staticmethod
+    def _scale(amax: np.ndarray) -> np.ndarray:
+        significand, exponent = np.frexp(np.maximum(amax, _SMALLEST) / 4)
+        return np.ldexp(1.0, exponent - 1 + (2 * significand >= 1.5))
+
+
+def _rounded(
+    round_: Callable[[np.ndarray], np.ndarray], value: np.ndarray, error: np.ndarray, scale: np.ndarray
+) -> Rounded:
+    """Both sides of a boundary that is within reach; the factor's own roundings are four f32 steps."""
+    error = error + 4 * F32_STEP * np.abs(value)
+    codes = round_(value)
+    slack = np.maximum(np.abs(round_(value + error) - codes), np.abs(round_(value - error) - codes))
+    return Rounded(codes, slack, scale)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Activations in a format.
+
+    Attributes:
+        codes: float64 ``[rows, groups, columns of a group]``: numbers of the format.
+        slack: the same shape: by how much another decision at a boundary would change them.
+        scale: float64 ``[rows, groups, 1]``: what a code of 1 stands for.
+    """
+
+    codes: np.ndarray
+    slack: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def estimate(self) -> Estimate:
+        """The numbers that the codes stand for, ``[rows, columns]``."""
+        rows = len(self.codes)
+        return Estimate((self.codes * self.scale).reshape(rows, -1), (self.slack * self.scale).reshape(rows, -1))
+
+
+def _round_to(bits: int, lowest: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Rounding to nearest, ties to even, to ``bits`` significant bits; steps stop shrinking below ``2**lowest``."""
+
+    def round_(x: np.ndarray) -> np.ndarray:
+        exponent = np.maximum(np.frexp(x)[1] - 1, lowest) - (bits - 1)
+        return np.asarray(np.ldexp(np.rint(np.ldexp(x, -exponent)), exponent))
+
+    return round_
+
+
+#: To the numbers of E2M1, E4M3 and its fnuz form (no clamping: factors keep numbers in range), bf16 and f16.
+round_e2m1 = _round_to(2, 0)
+round_e4m3 = _round_to(4, -6)
+round_e4m3fnuz = _round_to(4, -7)
+round_bf16 = _round_to(8, -126)
+round_f16 = _round_to(11, -14)
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    """``x / (1 + exp(-x))``."""
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """The tanh form: ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))``."""
+    return np.asarray(x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+
+
+ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"silu": silu, "gelu": gelu}
+
+
+def project(x: Estimate, weights: np.ndarray, experts: np.ndarray, *, exact_sums: bool = False) -> Estimate:
+    """Each row times the weights of its expert.
+
+    Args:
+        x: ``[rows, K]``, scales applied.
+        weights: ``[experts, N, K]``, scales applied.
+        experts: ``[rows]``; rows of expert -1 give zeros.
+        exact_sums: the kernel adds integers; otherwise it adds in f32, and the error of a sum of n terms is about
+            sqrt(n) steps, of which twice that is allowed.
+
+    Returns:
+        ``[rows, N]``.
+    """
+    value, error = (np.zeros((len(experts), weights.shape[1])) for _ in range(2))
+    steps = 2 * math.sqrt(weights.shape[2]) * F32_STEP
+    for expert in np.unique(experts[experts >= 0]):
+        rows = experts == expert
+        w, magnitude = np.asarray(weights[expert], np.float64).T, np.abs(weights[expert], dtype=np.float64).T
+        value[rows] = x.value[rows] @ w
+        if x.error[rows].any():
+            error[rows] = x.error[rows] @ magnitude
+        if not exact_sums:
+            error[rows] += steps * (np.abs(x.value[rows]) @ magnitude)
+    return Estimate(value, error + 3 * F32_STEP * np.abs(value))
+
+
+def activate(product: Estimate, activation: str, *, gated: bool = True) -> Estimate:
+    """``act(gate) * up``, or ``act(gate)`` alone.
+
+    Args:
+        product: ``[rows, 2 * columns]``, gate then up; not gated ``[rows, columns]``.
+        activation: of :data:`ACTIVATIONS`.
+    """
+    half = product.value.shape[1] // 2 if gated else product.value.shape[1]
+    gate = product[:, :half]
+    active = ACTIVATIONS[activation](gate.value)
+    # The exponent's argument is rounded to f32: an error relative to the result that grows with the argument.
+    error = _SLOPE * gate.error + _ACTIVATION_STEPS * F32_STEP * np.abs(active) * (1 + np.abs(gate.value))
+    if not gated:
+        return Estimate(active, error)
+    up = product[:, half:]
+    return Estimate(active * up.value, error * np.abs(up.value) + np.abs(active) * up.error)
+
+
+def combine(
+    intermediate: Estimate,
+    weights: np.ndarray,
+    routing: Routing,
+    *,
+    chunk: int,
+    row_weights: np.ndarray | None = None,
+    exact_sums: bool = False,
+) -> Reference:
+    """The down projection of rounded activations, summed over the slots of a token.
+
+    Each slot and ``chunk`` columns of the intermediate make one part of the sum, which is rounded before it is added.
+
+    Args:
+        intermediate: ``[tokens * topk, columns]``.
+        weights: ``[experts, dim, columns]``, scales applied.
+        row_weights: ``[tokens * topk]`` factors on the rows; None for none.
+        exact_sums: as for :func:`project`.
+
+    Returns:
+        ``[tokens, dim]``; ``magnitude`` is the sum of the parts' own, ``slack`` what roundings inside may change.
+    """
+    experts = routing.experts.reshape(-1)
+    factors = np.ones(len(experts)) if row_weights is None else np.asarray(row_weights, np.float64)
+    shape = (routing.tokens, routing.topk, weights.shape[1])
+    value, magnitude, slack = (np.zeros((routing.tokens, weights.shape[1])) for _ in range(3))
+    for start in range(0, intermediate.value.shape[1], chunk):
+        columns = slice(start, start + chunk)
+        part = project(intermediate[:, columns], weights[:, :, columns], experts, exact_sums=exact_sums)
+        part = part.scaled(factors[:, None])
+        value += part.value.reshape(shape).sum(axis=1)
+        magnitude += np.abs(part.value).reshape(shape).sum(axis=1)
+        slack += part.error.reshape(shape).sum(axis=1)
+    return Reference(value, magnitude, slack)
