@@ -11,9 +11,11 @@ import pytest
 import asmlaunch
 from asmlaunch.devices.emulator import EmulatorDevice
 from asmlaunch.errors import ArgumentError, DomainError, KernelNotFoundError, LaunchError
+from asmlaunch.validate.compare import EXACT
 from asmlaunch.validate.problems import DEFINITIONS, definition_of, get
-from asmlaunch.validate.problems.base import Canvas, Outcome
+from asmlaunch.validate.problems.base import Canvas, Outcome, Output
 from asmlaunch.validate.problems.topksoftmax import Sizes
+from asmlaunch.validate.reference import Reference
 
 #: One kernel a family and one problem each; what is left is for the sweep.
 SAMPLE = [
@@ -162,6 +164,22 @@ def test_a_canvas_sees_what_is_written_around_it() -> None:
     assert canvas.spilled(before) == 0
     canvas.whole[2, 0] = canvas.whole[0, 3] = 7
     assert canvas.spilled(before) == 2
+
+
+def test_a_canvas_in_memory_that_others_share() -> None:
+    memory = np.zeros(20, np.uint8)
+    first, second = Canvas(2, 3, np.uint16, memory=memory), Canvas(1, 2, np.float32, memory=memory[12:])
+    first.whole[...] = 0x0102
+    second.whole[...] = 1.0
+    assert memory.tolist() == [2, 1] * 6 + [0, 0, 0x80, 0x3F] * 2
+
+
+def test_a_result_in_codes_is_decoded_when_it_is_compared() -> None:
+    codes = np.zeros(2, np.uint8)
+    output = Output("q", codes, lambda: Reference(np.array([0.5, 2.0]), np.zeros(2)), EXACT, decode=lambda c: c / 2)
+    assert not output.compare().passed
+    codes[...] = 1, 4
+    assert output.compare().passed
 
 
 def test_unknown_families_and_kernels(aiter_kernels: Path) -> None:

@@ -97,6 +97,7 @@ class Output:
         bound: what they must keep.
         around: the canvas that the result is in, whose other elements must keep their value.
         triton: the same result, bfloat16 bits, by ``asmlaunch.triton_ref``; None where it has no such kernel.
+        decode: values of the result's codes, for formats that numpy has not.
     """
 
     name: str
@@ -105,10 +106,12 @@ class Output:
     bound: Bound
     around: Canvas | None = None
     triton: Callable[[], np.ndarray] | None = None
+    decode: Callable[[np.ndarray], np.ndarray] | None = None
 
     def compare(self) -> Comparison:
         """The result against its reference."""
-        return compare(self.result, self.reference(), self.bound)
+        result = self.decode(self.result) if self.decode else self.result
+        return compare(result, self.reference(), self.bound)
 
     def compare_three(self) -> ThreeWay:
         """The result, float64 and Triton's result against each other; for outputs that have one."""
@@ -124,11 +127,27 @@ class Canvas:
         inside: the matrix in it, a view.
     """
 
-    def __init__(self, rows: int, columns: int, dtype: Any, *, more_rows: int = 0, more_columns: int = 0) -> None:
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        dtype: Any,
+        *,
+        more_rows: int = 0,
+        more_columns: int = 0,
+        memory: np.ndarray | None = None,
+    ) -> None:
+        """
+        Args:
+            memory: bytes whose first become the array; None makes new ones.
+        """
         kind = np.dtype(dtype)
         shape = rows + more_rows, columns + more_columns
+        size = shape[0] * shape[1] * kind.itemsize
+        taken = np.empty(size, np.uint8) if memory is None else memory[:size]
         # All ones: a NaN for floats, -1 for integers; an element that the kernel does not write fails the comparison.
-        self.whole = np.full(shape[0] * shape[1] * kind.itemsize, 0xFF, np.uint8).view(kind).reshape(shape)
+        taken[...] = 0xFF
+        self.whole = taken.view(kind).reshape(shape)
         self.inside = self.whole[:rows, :columns]
 
     def zeroed(self) -> Canvas:
