@@ -3,6 +3,8 @@
 from asmlaunch.validate.bfloat16 import bfloat16_bits, round_bfloat16, to_float64
 from asmlaunch.validate.compare import BF16_GEMM, EXACT, Bound, Comparison, compare
 from asmlaunch.validate.reference import Reference, decode_mxfp4, gemm_a4w4, gemm_a4w4_split_k
+from asmlaunch.validate.structure import Structure
+from asmlaunch.validate.testing import assert_kernel_close
 
 __all__ = [
     "BF16_GEMM",
@@ -10,6 +12,8 @@ __all__ = [
     "Bound",
     "Comparison",
     "Reference",
+    "Structure",
+    "assert_kernel_close",
     "bfloat16_bits",
     "compare",
     "decode_mxfp4",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from asmlaunch.errors import LayoutError, MismatchError
+from asmlaunch.errors import ArgumentError, LayoutError, MismatchError
 from asmlaunch.validate import BF16_GEMM, EXACT, Bound, Reference, bfloat16_bits, compare
+
+#: The module: the package's attribute of that name is the function.
+comparing = sys.modules[compare.__module__]
 
 
 @pytest.fixture
@@ -148,3 +152,126 @@ def test_integers():
 def test_floats_round_to_nearest_only():
     with pytest.raises(MismatchError, match="toward_zero, need nearest for float32"):
         compare(np.zeros(1, np.float32), np.zeros(1), Bound(cancellation=0.0, rounding="toward_zero"))
+
+
+def test_truth_is_whether_it_passed(reference):
+    right = compare(bfloat16_bits(reference.value), reference)
+    assert right
+    assert right.structure is None
+    assert not compare(bfloat16_bits(reference.value + 1), reference)
+
+
+def test_elements_are_sorted_by_what_they_hold(reference):
+    """Canary, what was there before, NaN, zero: each counted once, and only where it is wrong."""
+    bits = bfloat16_bits(reference.value)
+    before = np.full(bits.shape, 0xFFFF, np.uint16)
+    before[50:] = 0x4242
+    bits[0, :5] = 0xFFFF
+    bits[50, :4] = 0x4242
+    bits[1, :3] = 0x7FC0
+    bits[2, :2] = 0
+    bits[3, 0] += 99
+    got = compare(bits, reference, before=before)
+    assert (got.unwritten, got.stale, got.nan, got.zero, got.beyond) == (5, 4, 3, 2, 15)
+    assert got.kinds == {"unwritten": 5, "stale": 4, "NaN": 3, "zero": 2}
+    assert "15 beyond the bound (5 unwritten, 4 stale, 3 NaN, 2 zero)" in str(got)
+    # Without knowing what was there, all bits set is unwritten and the rest is a value.
+    blind = compare(bits, reference)
+    assert (blind.unwritten, blind.stale) == (5, 0)
+    # A canary that something wrote over and that came back is a NaN.
+    assert compare(bits, reference, before=np.zeros_like(before)).nan == 8
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64", "int8"])
+def test_steps_of_the_output_type(dtype):
+    """Against the type's own neighbours, of either sign and across zero."""
+    if dtype == "int8":
+        value = np.array([-3.0, 0.0, 5.0, 100.0])
+        got = compare(np.array([-3, 1, 3, 108], np.int8), value, EXACT)
+    else:
+        kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+        step = np.finfo(np.float16).smallest_subnormal if dtype == "float16" else None
+        value = np.array([1.0, 1.0, -1.0, 1.0]).astype(kind)
+        steps, bits = np.array([0, 1, 2, 8]), value.view(f"i{kind.itemsize}")
+        got = compare((bits + steps).astype(bits.dtype).view(kind), value.astype(np.float64), EXACT)
+        if step is not None:
+            across = compare(np.array([step], np.float16), np.array([-float(step)]), EXACT)
+            assert across.ulps == ((2, 1),)
+    assert got.ulps == ((0, 1), (1, 1), (2, 1), (8, 1))
+
+
+def test_a_bound_that_says_nothing_is_refused():
+    value = np.linspace(1, 2, 100)
+    with pytest.raises(ArgumentError, match="a result of zeros keeps too"):
+        compare(np.float32(value), value, Bound(0.0, 1.0, 0.0))
+    with pytest.raises(ArgumentError, match="keeps too"):
+        compare(np.float32(value), value, Bound(0.0, 0.0, 0.0, of_max=2.0))
+    # Most elements are zeros of either sign, the others change theirs within the bound; equality is what zeros lack.
+    signs = np.r_[np.full(60, 1e-6), np.zeros(40)]
+    with pytest.raises(ArgumentError, match="a result of zeros keeps too"):
+        compare(np.float32(signs), signs, Bound(0.3, 0.0, 0.0, absolute=1e-3))
+    # Zeros are right here, and here they fail by the fraction alone.
+    assert compare(np.zeros(9, np.float32), np.zeros(9), Bound(0.0, 1.0, 0.0))
+    assert compare(bfloat16_bits(value), Reference(value, value), Bound(cancellation=1.0))
+
+
+def test_a_reference_of_nans_alone_is_refused():
+    with pytest.raises(MismatchError, match="nothing but 4 NaNs"):
+        compare(np.full(4, np.nan, np.float32), np.full(4, np.nan), EXACT)
+
+
+def test_chunks_change_nothing(reference, monkeypatch):
+    bits = bfloat16_bits(reference.value)
+    bits[7:9, 3] += 70
+    bits[50, 50] = 0x7FC0
+    bound = Bound(of_max=1e-6)
+    before = np.zeros_like(bits)
+    whole = compare(bits, reference, bound, before=before, tile=(32, 32))
+    line = compare(bits.ravel(), Reference(reference.value.ravel(), reference.magnitude.ravel()), bound)
+    monkeypatch.setattr(comparing, "_CHUNK", 800)
+    again = compare(bits, reference, bound, before=before, tile=(32, 32))
+    # Sums are added up in another order; NaN is not equal to itself.
+    inexact = {"norm_error": pytest.approx(whole.norm_error), "worst_result": pytest.approx(np.nan, nan_ok=True)}
+    assert again.as_dict() == whole.as_dict() | inexact
+    in_chunks = compare(bits.ravel(), Reference(reference.value.ravel(), reference.magnitude.ravel()), bound)
+    assert (in_chunks.worst, in_chunks.structure, in_chunks.ulps) == (line.worst, line.structure, line.ulps)
+
+
+def test_a_reference_that_is_computed_for_some_rows_at_a_time(reference, monkeypatch, tmp_path):
+    """As for outputs larger than memory: the result in a file, no more than a chunk of the reference at once."""
+    monkeypatch.setattr(comparing, "_CHUNK", 1000)
+    file = np.memmap(tmp_path / "result", np.uint16, "w+", shape=(100, 100))
+    file[...] = bfloat16_bits(reference.value)
+    asked = []
+
+    def rows(part):
+        asked.append(part.stop - part.start)
+        return Reference(reference.value[part], reference.magnitude[part])
+
+    assert compare(file, rows)
+    assert asked == [10] * 10
+    with pytest.raises(MismatchError, match="shape"):
+        compare(file, lambda part: Reference(reference.value[part, :9], reference.magnitude[part, :9]))
+
+
+def test_a_bar_for_long_comparisons(reference, monkeypatch, capsys):
+    monkeypatch.setattr(comparing, "_CHUNK", 100)
+    monkeypatch.setattr(comparing.sys.stderr, "isatty", lambda: True, raising=False)
+    assert compare(bfloat16_bits(reference.value), reference)
+    assert "comparing" in capsys.readouterr().err
+
+
+def test_torch_tensors(reference):
+    torch = pytest.importorskip("torch")
+    value = torch.from_numpy(reference.value)
+    wrong = value.to(torch.bfloat16)
+    assert compare(wrong, reference)
+    wrong[3] = 0
+    got = compare(wrong, value, Bound(0.0, 2**-8, 0.0), before=torch.zeros_like(wrong))
+    assert (got.zero, str(got.structure).split(":")[0]) == (100, "row 3")
+
+
+def test_a_scalar(reference):
+    got = compare(np.float32(2.0), np.float64(1.0), EXACT)
+    assert (got.worst, got.worst_result, got.beyond) == ((), 2.0, 1)
+    assert compare(np.float32(1.0), Reference(np.float64(1.0), np.float64(1.0)))

@@ -108,10 +108,11 @@ class Output:
     triton: Callable[[], np.ndarray] | None = None
     decode: Callable[[np.ndarray], np.ndarray] | None = None
 
-    def compare(self) -> Comparison:
-        """The result against its reference."""
-        result = self.decode(self.result) if self.decode else self.result
-        return compare(result, self.reference(), self.bound)
+    def compare(self, before: np.ndarray | None = None, tile: tuple[int, int] | None = None) -> Comparison:
+        """The result against its reference; ``before`` and ``tile`` as ``validate.compare`` takes them."""
+        decode = self.decode or (lambda codes: codes)
+        old = None if before is None else decode(before)
+        return compare(decode(self.result), self.reference(), self.bound, before=old, tile=tile)
 
     def compare_three(self) -> ThreeWay:
         """The result, float64 and Triton's result against each other; for outputs that have one."""
@@ -244,6 +245,12 @@ class Outcome:
         }
 
 
+def tile_of(parameters: Parameters) -> tuple[int, int] | None:
+    """Rows and columns that one workgroup computes, where the kernel's name states them."""
+    rows, columns = parameters.get("tile_m"), parameters.get("tile_n")
+    return (rows, columns) if isinstance(rows, int) and isinstance(columns, int) else None
+
+
 @dataclass(frozen=True)
 class Definition:
     """The problems of one family.
@@ -331,6 +338,8 @@ class Definition:
             )
         needed = problem.options if kernel.device.name == "emulator" else {}
         before = {output.name: output.around.whole.copy() for output in problem.outputs if output.around}
+        held = {output.name: output.result.copy() for output in problem.outputs}
+        tile = tile_of(self.parameters(kernel.info))
         start = time.perf_counter()
 
         def launch(arguments: Mapping[str, Any]) -> LaunchResult:
@@ -344,7 +353,8 @@ class Definition:
         seconds = time.perf_counter() - start
         three = {} if reference == "float64" else {output.name: output.compare_three() for output in problem.outputs}
         compared = {
-            output.name: output.compare() if not three else three[output.name].kernel for output in problem.outputs
+            output.name: output.compare(held[output.name], tile) if not three else three[output.name].kernel
+            for output in problem.outputs
         }
         if reference == "triton":
             compared, three = {name: one.between for name, one in three.items()}, {}
