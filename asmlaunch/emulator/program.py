@@ -1,7 +1,7 @@
 """A kernel's machine code as a graph of basic blocks.
 
 A block ends where a wave may stop: at a branch, before a branch target, after a barrier and, with ``waits=True``, after
-every ``s_waitcnt``. Undefined instructions are found here, when the kernel is prepared, and not when one is reached.
+every ``s_waitcnt`` and between LDS reads and the write that follows them. Undefined instructions are found here, when the kernel is prepared, and not when one is reached.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def build(kernel: KernelInfo, *, waits: bool, full_exec: bool, stops: Collection
     """Decode the kernel from its entry and split it into blocks.
 
     Args:
-        waits: let a wave stop after every ``s_waitcnt`` too.
+        waits: let a wave stop after every ``s_waitcnt`` too, and where it writes LDS after it has read it: kernels whose
+            waves reuse LDS without a barrier are right only if the others have read by then.
         full_exec: every wave starts with all 64 lanes on.
         stops: addresses before which a wave must be able to stop too.
 
@@ -204,7 +205,23 @@ def _block_starts(kernel: KernelInfo, reached: dict[int, Instruction], waits: bo
             starts.add(instruction.end)
     if any(map(calls.jumps, reached.values())):
         starts |= calls.indirect_targets(reached)
-    return starts
+    return starts | _writes_after_reads(reached, starts) if waits else starts
+
+
+def _writes_after_reads(reached: dict[int, Instruction], starts: Collection[int]) -> set[int]:
+    """Addresses of the first LDS write after LDS reads, with nothing between at which a wave may stop."""
+    found = set()
+    has_read = False
+    for address, instruction in sorted(reached.items()):
+        has_read = has_read and address not in starts
+        definition = find(instruction.mnemonic)
+        if isinstance(definition, Access) and definition.space == "lds":
+            if definition.kind == "load":
+                has_read = True
+            elif has_read:
+                found.add(address)
+                has_read = False
+    return found
 
 
 def _blocks(reached: dict[int, Instruction], starts: list[int]) -> list[Block]:

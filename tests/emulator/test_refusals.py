@@ -71,6 +71,24 @@ def test_blocks_end_at_branches_targets_barriers_and_where_asked_at_waits() -> N
     assert [len(block.instructions) for block in waits.blocks] == [1, 1, 3, 2]
 
 
+def test_waves_that_advance_together_may_stop_before_the_first_write_after_reads_of_lds() -> None:
+    kernel = build(
+        """
+    ds_write_b32 v1, v2
+    ds_read_b32 v3, v1
+    ds_read_b32 v4, v1
+    ds_write_b32 v1, v2
+    ds_write_b32 v1, v2
+    ds_read_b32 v3, v1
+    s_waitcnt lgkmcnt(0)
+    ds_write_b32 v1, v2""",
+        "x:ptr",
+    )
+    for waits, lengths in ((False, [9]), (True, [3, 4, 2])):
+        blocks = program.build(kernel.info, waits=waits, full_exec=True).blocks
+        assert [len(block.instructions) for block in blocks] == lengths
+
+
 def test_full_exec_is_followed_through_branches() -> None:
     kernel = build(
         """
