@@ -272,6 +272,26 @@ def test_launch_rules(
             {"dim": 768, "inter_dim": 512, "blocks": 7, "O": np.zeros(1)},
             "column loop",
         ),
+        (
+            "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenInt8_g1u1_32x192_pf3",
+            {"dim": 128, "hidden_dim": 256, "blocks": 1},
+            "multiple of the tile's columns",
+        ),
+        (
+            "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2",
+            {"dim": 384, "hidden_dim": 256, "blocks": 1, "splitk": 1, "O": np.zeros(1)},
+            "a multiple of 128 for each split",
+        ),
+        (
+            "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_blockscale_g1u1_16x128_4tg_pf2",
+            {"dim": 384, "hidden_dim": 256, "blocks": 1, "Os": 576},
+            "each token's scales are Os / 32 bytes",
+        ),
+        (
+            "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2",
+            {"dim": 512, "hidden_dim": 256, "GUs": 640, "blocks": 1, "splitk": 1, "O": np.zeros(1)},
+            "dim: K is split by it",
+        ),
     ],
 )
 def test_domains(aiter_kernels: Path, path: str, given: dict[str, Any], says: str) -> None:
@@ -373,6 +393,32 @@ def test_sizes_of_sorted_rows(aiter_kernels: Path) -> None:
     stage = get(aiter_kernels, "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2")
     with pytest.raises(ArgumentError, match="array ptr_STP: got 12 bytes, need 192"):
         check(stage, dim=1024, hidden_dim=512, SEP=np.zeros(3, np.int32), STP=np.zeros(3, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("form", "splits", "output", "scales"),
+    [
+        # bf16 [2, 2, 256] with rows 2048 bytes apart, the last only as long as its first slot
+        ("_pertokenFp8_g1u1_16x128_4tg_pf2", 0, 2048 + 512, 8),
+        ("_pertokenFp8_g1u1_16x128_4tg_pf2", 1, 2048 + 2048, 8),
+        # codes, then four bytes for each 128 of a row; scales [512/128, 2]
+        ("_pertokenFp8_blockscale_g1u1_16x128_4tg_pf2", 0, 2 * 2048 + 2 * 64, 32),
+        ("_pertokenFp8_blockscale_g1u1_16x128_4tg_pf2", 1, 2048 + 2048, 32),
+    ],
+)
+def test_sizes_of_a_first_stage(aiter_kernels: Path, form: str, splits: int, output: int, scales: int) -> None:
+    stage = get(aiter_kernels, f"gfx942/fmoe_2stages/fmoe_stage1_bf16{form}")
+    sizes = {"dim": 512, "hidden_dim": 256, "GUs": 512, "Xs": 512, "Os": 2048, "token_cnt": 2, "splitk": splits}
+    good: dict[str, Any] = {
+        "O": np.zeros(output, np.uint8), "X": np.zeros(1024, np.int8), "XQ": np.zeros(scales // 4, np.float32),
+        "STP": np.zeros(16, np.int32), "SEP": np.zeros(1, np.int32),
+    }  # fmt: skip
+    check(stage, **sizes, **good)
+    for name in good:
+        with pytest.raises(ArgumentError, match=f"array ptr_{name}: got"):
+            check(stage, **sizes, blocks=1, **{**good, name: good[name][:-1]})
+    with pytest.raises(ArgumentError, match="array ptr_X: got dtype float32"):
+        check(stage, **sizes, **{**good, "X": good["X"].view(np.float32)})
 
 
 def test_a_batch_size_is_read_off_the_arrays_or_asked_for(aiter_kernels: Path) -> None:
