@@ -9,6 +9,7 @@ from asmlaunch.validate.problems import (
     bf16gemm,
     block_scale,
     f4gemm,
+    fmoe_2stages,
     i8gemm,
     layer_norm,
     sgemm,
@@ -30,6 +31,7 @@ DEFINITIONS: dict[str, Definition] = {
         layer_norm.DEFINITION,
         all_reduce.MESSAGE,
         all_reduce.FUSED,
+        fmoe_2stages.DEFINITION,
         sgemm.DEFINITION,
     )
 }
