@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
+from typing import Any
 
 from llvmlite import ir
 
 from asmlaunch.emulator import calls, jit, mode, program
 from asmlaunch.emulator.build import Code, i32, i64, new_module
-from asmlaunch.emulator.decode import M0, Instruction, Word
+from asmlaunch.emulator.decode import EXEC, M0, Instruction, Word
 from asmlaunch.emulator.emit.arithmetic import Arithmetic
+from asmlaunch.emulator.emit.forms import Forms, form_of
 from asmlaunch.emulator.emit.matrix import Matrix
 from asmlaunch.emulator.emit.memory import Memory
-from asmlaunch.emulator.emit.registers import Key
+from asmlaunch.emulator.emit.registers import Key, place
+from asmlaunch.emulator.flow import EXEC_PLACE, Place, writes
 from asmlaunch.emulator.isa import language as isa
 from asmlaunch.emulator.isa.table import Access, Branch, Compute, Control, Mfma, find
 from asmlaunch.emulator.lower import I32, I64, PTR, Lowering, given
@@ -44,9 +48,10 @@ def compile_blocks(parsed: program.Program, compiler: Callable[..., BlockCompile
     module = new_module(jit.host().triple, jit.host().layout)
     numbers = {instruction.address: number for number, instruction in enumerate(parsed.accesses)}
     addresses = {block.index: block.address for block in parsed.blocks}
+    make = compiler or partial(CallingCompiler, Forms(kernel))
     for block in parsed.blocks:
         code, (wave,) = Code.function(module, f"block{block.index}", I32, [PTR])
-        (compiler or BlockCompiler)(kernel, block, code, wave, numbers, addresses).compile()
+        make(kernel, block, code, wave, numbers, addresses).compile()
     return str(module)
 
 
@@ -197,6 +202,29 @@ class BlockCompiler(Arithmetic, Memory, Matrix):
         assert isinstance(bit, isa.U32)
         skip = ((value >> (bit & 31)) & 1) != 0
         self._registers.write(Key("skip", 0), Lowering(self._build).cell(skip))
+
+
+class CallingCompiler(BlockCompiler):
+    """Compiles one block, in which instructions that compute are calls of their forms."""
+
+    def __init__(self, forms: Forms, *args: Any) -> None:
+        super().__init__(*args)
+        self._called = forms
+
+    def _compute(self, instruction: Instruction, definition: Compute) -> None:
+        if self._mode.indexed:
+            super()._compute(instruction, definition)
+            return
+        form = form_of(instruction.operands)
+        symbol = self._called.need(instruction, form, replace(self._mode, may_skip=False))
+        self._registers.flush()
+        self._call(symbol, [self._wave, *(i64(place(key)) for key in form.first)])
+        self._registers.forget([key for written in writes(instruction) for key in _keys(written)])
+
+
+def _keys(place: Place) -> list[Key]:
+    """The registers of a place."""
+    return [Key("s", EXEC), Key("s", EXEC + 1)] if place == EXEC_PLACE else [Key(*place)]
 
 
 def is_vector(instruction: Instruction) -> bool:

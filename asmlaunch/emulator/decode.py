@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from asmlaunch.errors import CodeObjectError, DeviceError
@@ -134,6 +135,7 @@ def _split_words(text: str) -> list[str]:
     return re.findall(r"(?:[^\s\[(]|\[[^\]]*\]|\([^)]*\))+", text)
 
 
+@lru_cache(maxsize=1 << 12)
 def parse_operand(text: str) -> Operand:
     """One operand of the assembler's syntax.
 

@@ -43,7 +43,10 @@ class _Host:
     def machine(self, level: int) -> Any:
         """A target machine; ``level`` is the code generator's optimisation, 0..3."""
         target = self.binding.Target.from_triple(self.triple)
-        return target.create_target_machine(cpu=self.name, features=self._flags, opt=level, jit=True)
+        # At level 0 code is little but calls. LLVM's fast instruction selection knows them as near calls only (the
+        # loader adds the stubs that reach further); as far calls they take four times as long to compile.
+        near = {"reloc": "pic", "codemodel": "small"} if level == 0 else {}
+        return target.create_target_machine(cpu=self.name, features=self._flags, opt=level, jit=True, **near)
 
 
 def compile_object(text: str, level: int) -> bytes:

@@ -46,7 +46,25 @@ def call(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value]
     function = module.globals.get(name)
     if function is None:
         function = ir.Function(module, ir.FunctionType(result, [arg.type for arg in args]), name)
+    if isinstance(result, ir.VoidType):
+        return builder._insert(_Line(builder.block, f"call void @{name}({', '.join(map(_argument, args))})"))
     return builder.call(function, args)
+
+
+def _argument(value: ir.Value) -> str:
+    return f"{value.type} {value.get_reference()}"
+
+
+class _Line(ir.Instruction):
+    """An instruction without a value, as text. Most of a kernel's code is calls of helpers: llvmlite takes ten times as
+    long to check and to print one.
+    """
+
+    def __init__(self, block: ir.Block, text: str) -> None:
+        self.parent, self._text = block, text
+
+    def __str__(self) -> str:
+        return self._text
 
 
 def overload(kind: ir.Type) -> str:

@@ -40,7 +40,7 @@ class CompiledKernel:
     table: NDArray[np.uint64]
     models: tuple[str, ...]
     atomics: bool
-    code: tuple[jit.Loaded, ...] = field(repr=False)
+    code: list[jit.Loaded] = field(repr=False)
     plan: Plan | None = None
 
 
@@ -82,26 +82,28 @@ def compile_kernel(
         entry = _compile(kernel, waits, full_exec, checks, stops)
         cache.store("kernel", inputs, entry)
     parsed = program.from_cache(kernel, entry["program"])
-    operations, code = _load(entry)
-    table = np.array([code.address(f"block{block.index}") for block in parsed.blocks], np.uint64)
+    code = _load(entry)
+    table = np.array([code[-1].address(f"block{block.index}") for block in parsed.blocks], np.uint64)
     definitions = [find(one.mnemonic) for one in parsed.instructions()]
     models = sorted({definition.model for definition in definitions if isinstance(definition, Mfma)})
     atomics = any(isinstance(definition, Access) and definition.kind == "atomic" for definition in definitions)
     plan = make_plan(parsed, checks) if checks else None
-    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, (operations, code), plan)
+    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, code, plan)
 
 
-def _load(entry: dict[str, Any]) -> tuple[jit.Loaded, jit.Loaded]:
-    """The operations and the blocks of a kernel in memory.
+def _load(entry: dict[str, Any]) -> list[jit.Loaded]:
+    """The operations of a checked kernel, and last the blocks, in memory.
 
     Other kernels have operations of the same names, and their code goes when they do: nobody may publish theirs before
     these blocks are linked to these operations.
     """
     with jit.LOCK:
-        operations = jit.Loaded(entry["operations"]["object"])
-        for name in entry["operations"]["names"]:
-            jit.publish(name, operations.address(name))
-        return operations, jit.Loaded(entry["object"])
+        loaded = []
+        if operations := entry["operations"]:
+            loaded.append(jit.Loaded(operations["object"]))
+            for name in operations["names"]:
+                jit.publish(name, loaded[0].address(name))
+        return [*loaded, jit.Loaded(entry["object"])]
 
 
 def _compile(
@@ -109,13 +111,19 @@ def _compile(
 ) -> dict[str, Any]:
     with _no_collection():
         parsed = program.build(kernel, waits=waits, full_exec=full_exec, stops=stops)
-        with jit.LOCK, helpers().noting() as needs, functions() as operations:
-            text = compile_blocks(parsed, checked_compiler(parsed, checks) if checks else None)
+        operations = None
+        with jit.LOCK, helpers().noting() as needs:
+            if not checks:
+                text = compile_blocks(parsed)
+            else:
+                with functions() as made:
+                    text = compile_blocks(parsed, checked_compiler(parsed, checks))
+                operations = {"object": jit.compile_object(made.text(), 2), "names": made.names}
         return {
             "program": program.to_cache(parsed),
             # Blocks spend their time in helpers and operations: compiled without optimisation they run as fast.
             "object": jit.compile_object(text, 0),
-            "operations": {"object": jit.compile_object(operations.text(), 2), "names": operations.names},
+            "operations": operations,
             "needs": list(needs),
         }
 

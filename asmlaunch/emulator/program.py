@@ -110,7 +110,10 @@ def from_cache(kernel: KernelInfo, data: list[Any]) -> Program:
     """The program that ``to_cache`` was given, but for the modes, which only compiling needs."""
     blocks = [
         Block(
-            index, [parse(text, address, size) for address, size, text in lines], fallthrough, target,
+            index,
+            [parse(text, address, size) for address, size, text in lines],
+            fallthrough,
+            target,
             indirect=tuple(indirect),
         )
         for index, (fallthrough, target, indirect, lines) in enumerate(data)

@@ -14,6 +14,9 @@ from asmlaunch.emulator.state import WAVE, offset
 
 _FIRST = {"s": offset(WAVE, "sgpr"), "v": offset(WAVE, "vgpr"), "a": offset(WAVE, "vgpr") + 256 * ROW}
 
+#: Bytes from one register of a file to the next.
+SIZE = {"s": 4, "v": ROW, "a": ROW}
+
 
 class Key(NamedTuple):
     """One register: file "s", "v" or "a" and number; ``("scc", 0)`` is the scalar condition code, ``("skip", 0)``
@@ -22,6 +25,11 @@ class Key(NamedTuple):
 
     file: str
     number: int
+
+
+def place(key: Key) -> int:
+    """Bytes from the wave to an SGPR or VGPR."""
+    return _FIRST[key.file] + key.number * SIZE[key.file]
 
 
 class Registers:
@@ -37,8 +45,7 @@ class Registers:
         """Where the register lies in memory."""
         if key.file in ("scc", "skip"):
             return self._code.at(self._wave, offset(WAVE, key.file))
-        size = 4 if key.file == "s" else ROW
-        return self._code.at(self._wave, _FIRST[key.file] + key.number * size)
+        return self._code.at(self._wave, place(key))
 
     def read(self, key: Key) -> Cell:
         """The register's value: i1 for SCC, i32 for an SGPR, i32 or 64 of them for a VGPR."""

@@ -339,9 +339,7 @@ def _get(code: Checked, access: Access, registers: Registers, lane_number: ir.Va
     """An element to store, from its register."""
     build, width = code.builder, access.element.bits
     if width == 64:
-        low, high = (
-            build.zext(code.load(registers(lane_number, 2 * number + half), I32, 4), I64) for half in range(2)
-        )
+        low, high = (build.zext(code.load(registers(lane_number, 2 * number + half), I32, 4), I64) for half in range(2))
         return build.or_(low, build.shl(high, i64(32)))
     value = code.load(registers(lane_number, number), I32, 4)
     if access.half == "high":
