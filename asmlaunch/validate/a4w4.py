@@ -48,6 +48,7 @@ class Problem:
         scale_a, scale_b: E8M0 bytes, ``[M, ceil(K/32)]`` and ``[N, ceil(K/32)]``.
         arguments: what ``Kernel.launch`` takes; the arrays in it are prepared copies of the operands.
         output: the result after a launch, bf16 bits ``[M, N]``, a view of the D array in ``arguments``.
+        amax: the largest magnitudes of the blocks of A and of B before they were quantised, as the scales.
     """
 
     case: Case
@@ -57,6 +58,7 @@ class Problem:
     scale_b: np.ndarray
     arguments: dict[str, Any]
     output: np.ndarray
+    amax: tuple[np.ndarray, np.ndarray]
 
     def reference(self) -> Reference:
         """The result in float64; with split K, the model that adds bf16 partial sums in order of K."""
@@ -97,8 +99,9 @@ def build(kernel: KernelInfo, case: Case) -> Problem:
 def make(parameters: Mapping[str, Any], case: Case) -> Problem:
     """:func:`build` for a kernel of these parameters (``shuffle``, ``tile_m``, ``tile_n``)."""
     random = np.random.default_rng(case.seed)
-    a, scale_a = layouts.quantize_mxfp4(random.standard_normal((case.m, case.k), np.float32))
-    b, scale_b = layouts.quantize_mxfp4(random.standard_normal((case.n, case.k), np.float32))
+    left, right = (random.standard_normal((rows, case.k), np.float32) for rows in (case.m, case.n))
+    a, scale_a = layouts.quantize_mxfp4(left)
+    b, scale_b = layouts.quantize_mxfp4(right)
     shuffled = parameters["shuffle"] == "BpreShuffle"
     # Kernels without a row mask write whole tiles, so D has room for them.
     d = np.full((round_up(case.m, parameters["tile_m"]), case.n), _UNWRITTEN, np.uint16)
@@ -111,7 +114,13 @@ def make(parameters: Mapping[str, Any], case: Case) -> Problem:
         "log2_k_split": case.split_k,
         "K": case.k,  # padded weights are wider
     }
-    return Problem(case, a, b, scale_a, scale_b, arguments, d[: case.m])
+    amax = _amax(left), _amax(right)
+    return Problem(case, a, b, scale_a, scale_b, arguments, d[: case.m], amax)
+
+
+def _amax(values: np.ndarray) -> np.ndarray:
+    """The largest magnitude of each block of 32, the last of which may be shorter."""
+    return np.maximum.reduceat(np.abs(values), np.arange(0, values.shape[1], 32), axis=1)
 
 
 def _shuffled(b: np.ndarray) -> np.ndarray:

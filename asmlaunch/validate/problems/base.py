@@ -18,6 +18,7 @@ import numpy as np
 from asmlaunch.abi.families.base import Family
 from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError
 from asmlaunch.validate.compare import Bound, Comparison, compare
+from asmlaunch.validate.model import Model
 from asmlaunch.validate.reference import Reference
 from asmlaunch.validate.references import REFERENCES, ThreeWay, three_way
 
@@ -98,6 +99,7 @@ class Output:
         around: the canvas that the result is in, whose other elements must keep their value.
         triton: the same result, bfloat16 bits, by ``asmlaunch.triton_ref``; None where it has no such kernel.
         decode: values of the result's codes, for formats that numpy has not.
+        model: what the reference is computed from, for hypotheses about wrong results; None where that is not known.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Output:
     around: Canvas | None = None
     triton: Callable[[], np.ndarray] | None = None
     decode: Callable[[np.ndarray], np.ndarray] | None = None
+    model: Model | None = None
 
     def compare(self, before: np.ndarray | None = None, tile: tuple[int, int] | None = None) -> Comparison:
         """The result against its reference; ``before`` and ``tile`` as ``validate.compare`` takes them."""

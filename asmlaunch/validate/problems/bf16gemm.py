@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from asmlaunch.abi.families.base import round_up
 from asmlaunch.abi.families.bf16gemm import FAMILY
-from asmlaunch.validate.bfloat16 import to_float64
 from asmlaunch.validate.compare import EXACT
 from asmlaunch.validate.matrix import gemm, sum_bound
+from asmlaunch.validate.model import Model, Operand
 from asmlaunch.validate.problems import operands
 from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
 
@@ -52,7 +53,12 @@ def build(case: Sizes, p: Parameters) -> Problem:
     if case.splits > 1:
         d.zeroed()
     bound = EXACT if case.integers else sum_bound(case.k + case.splits, "float32")
-    output = Output("D", d.inside, lambda: gemm(to_float64(a), to_float64(b)), bound, d)
+    model = Model(
+        {"A": Operand(a, ("m", "k"), "bfloat16"), "B": Operand(b, ("n", "k"), "bfloat16")},
+        lambda given: gemm(given.decoded("A"), given.decoded("B")),
+        parts=round_up(-(-case.k // case.splits), 64) if case.splits > 1 else 0,
+    )
+    output = Output("D", d.inside, model.reference, bound, d, model=model)
     return Problem(({"D": d.whole, "A": a, "B": b},), (output,))
 
 

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from asmlaunch.abi.families import flatmm, fp8_block_scale
+from asmlaunch.layouts import Layout
+from asmlaunch.layouts.named import WEIGHTS_16X16
 from asmlaunch.validate.matrix import gemm_block_scaled, sum_bound
-from asmlaunch.validate.minifloat import decode_e4m3, decode_e4m3fnuz
+from asmlaunch.validate.model import Model, Operand
 from asmlaunch.validate.problems import operands
 from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
 
@@ -49,7 +51,10 @@ class _Made:
     output: Callable[[Canvas, str], Output]
 
 
-def _make(case: Sizes, form: str, decode: Callable[[np.ndarray], np.ndarray]) -> _Made:
+_TRANSPOSED = Layout("r c -> c r", itemsize=4, name="transposed")
+
+
+def _make(case: Sizes, form: str, scale_b_layout: Layout | None) -> _Made:
     random = np.random.default_rng(case.seed)
     a, b = (operands.e4m3(random, rows, case.k, form=form) for rows in (case.m, case.n))
     steps = operands.blocks(case.k)
@@ -58,9 +63,19 @@ def _make(case: Sizes, form: str, decode: Callable[[np.ndarray], np.ndarray]) ->
     spaced = np.zeros((case.m, case.k + case.pad), np.uint8)
     spaced[:, : case.k] = a
 
+    model = Model(
+        {
+            "A": Operand(a, ("m", "k"), form, room=spaced.shape),
+            "B": Operand(b, ("n", "k"), form, WEIGHTS_16X16),
+            "ScaleA": Operand(scale_a, ("m", "k"), "float32", _TRANSPOSED, neutral=1.0),
+            "ScaleB": Operand(scale_b, ("n", "k"), "float32", scale_b_layout, neutral=1.0),
+        },
+        lambda given: gemm_block_scaled(*(given.decoded(name) for name in ("A", "B", "ScaleA", "ScaleB"))),
+    )
+
     def output(d: Canvas, dtype: str) -> Output:
         bound = sum_bound(case.k + steps, dtype, more=_SCALE_ROUNDINGS)
-        return Output("D", d.inside, lambda: gemm_block_scaled(decode(a), decode(b), scale_a, scale_b), bound, d)
+        return Output("D", d.inside, model.reference, bound, d, model=model)
 
     return _Made(spaced, operands.shuffle_16(b), np.ascontiguousarray(scale_a.T), scale_b, output)
 
@@ -78,7 +93,7 @@ def _mi350_sizes(case: Sizes, _: Parameters) -> Mapping[str, Any]:
 
 
 def _mi350(case: Sizes, p: Parameters) -> Problem:
-    made = _make(case, "e4m3fn", decode_e4m3)
+    made = _make(case, "e4m3fn", None)
     d = Canvas(case.m, case.n, np.uint16, more_rows=p["tile_m"] << case.splits, more_columns=case.pad)
     arguments = {"D": d.whole, "A": made.a, "B": made.b, "ScaleA": made.scale_a, "ScaleB": made.scale_b}
     # After the last step LDS is used again without a barrier: waves have to advance together.
@@ -90,7 +105,7 @@ def _flatmm_sizes(case: Sizes, _: Parameters) -> Mapping[str, Any]:
 
 
 def _flatmm(case: Sizes, p: Parameters) -> Problem:
-    made = _make(case, "e4m3fnuz", decode_e4m3fnuz)
+    made = _make(case, "e4m3fnuz", _TRANSPOSED)
     d = Canvas(case.m, case.n, np.float16, more_rows=p["tile_m"])
     scale_b = np.ascontiguousarray(made.scale_b.T)
     arguments = {"D": d.whole, "A": made.a, "B": made.b, "ScaleA": made.scale_a, "ScaleB": scale_b}

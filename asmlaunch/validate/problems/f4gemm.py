@@ -11,10 +11,12 @@ import numpy as np
 
 from asmlaunch.abi.families.base import round_up
 from asmlaunch.abi.families.f4gemm import FAMILY, masks_columns, splits_k, uses_alpha
+from asmlaunch.layouts.named import SCALES_32X8, WEIGHTS_16X16
 from asmlaunch.validate import a4w4
 from asmlaunch.validate.compare import BF16_GEMM
+from asmlaunch.validate.model import Inputs, Model, Operand
 from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
-from asmlaunch.validate.reference import Reference, gemm_a4w4
+from asmlaunch.validate.reference import Reference, gemm_a4w4, gemm_a4w4_split_k
 from asmlaunch.validate.references import triton_a4w4
 
 
@@ -58,17 +60,38 @@ def build(case: Sizes, p: Parameters) -> Problem:
         d.zeroed()
     bound = a4w4.SPLIT_K_BOUND if case.split_k else BF16_GEMM
 
-    def reference() -> Reference:
-        if case.split_k:
-            return made.reference()
-        return gemm_a4w4(made.a, made.b, made.scale_a, made.scale_b, alpha=case.alpha / 128)
+    part = a4w4.k_per_split(made.case) if case.split_k else 0
+
+    def evaluate(given: Inputs) -> Reference:
+        a, b, scale_a, scale_b = (given.values[name] for name in ("A", "B", "ScaleA", "ScaleB"))
+        if part:
+            return gemm_a4w4_split_k(a, b, scale_a, scale_b, k_per_split=part, alpha=given.factors["alpha"])
+        return gemm_a4w4(a, b, scale_a, scale_b, alpha=given.factors["alpha"])
 
     def triton() -> np.ndarray:
         return triton_a4w4(made.a, made.b, made.scale_a, made.scale_b, alpha=case.alpha / 128)
 
     # Parts of K that are rounded to bfloat16 before they are added are the kernels' own way.
-    output = Output("D", d.inside[: case.m], reference, bound, d, None if case.split_k else triton)
+    weights = WEIGHTS_16X16 if p["shuffle"] == "BpreShuffle" else None
+    model = Model(
+        {
+            "A": Operand(made.a, ("m", "k"), "mxfp4"),
+            "B": Operand(made.b, ("n", "k"), "mxfp4", weights),
+            "ScaleA": _scales(made.scale_a, "m", made.arguments["ScaleA"], made.amax[0]),
+            "ScaleB": _scales(made.scale_b, "n", made.arguments["ScaleB"], made.amax[1]),
+        },
+        evaluate,
+        {"alpha": case.alpha / 128},
+        {"alpha": 1.0},
+        parts=part,
+    )
+    output = Output("D", d.inside[: case.m], model.reference, bound, d, None if case.split_k else triton, model=model)
     return Problem(({**made.arguments, "D": d.whole},), (output,))
+
+
+def _scales(values: np.ndarray, rows: str, tiled: np.ndarray, amax: np.ndarray) -> Operand:
+    """E8M0 scales; byte 127 is 1."""
+    return Operand(values, (rows, "k"), "e8m0", SCALES_32X8, tiled.shape, neutral=127, amax=amax)
 
 
 def cases(p: Parameters) -> Sequence[Sizes]:

@@ -14,8 +14,10 @@ import numpy as np
 
 from asmlaunch.abi.families.base import round_up
 from asmlaunch.abi.families.i8gemm import I8GEMM, M128
+from asmlaunch.layouts.named import WEIGHTS_32X16
 from asmlaunch.validate.compare import Bound
 from asmlaunch.validate.matrix import F32_STEP, added_bound, gemm_scaled, split_sum
+from asmlaunch.validate.model import Inputs, Model, Operand
 from asmlaunch.validate.problems import operands
 from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
 from asmlaunch.validate.reference import Reference
@@ -76,20 +78,33 @@ def build(case: Sizes, p: Parameters) -> Problem:
         "C": c.whole, "A": spaced, "B": operands.shuffle_32(b), "ScaleA": scale_a, "ScaleB": scale_b, "bias": bias,
     }  # fmt: skip
 
-    def reference() -> Reference:
+    def evaluate(given: Inputs) -> Reference:
+        left, right = given.decoded("A"), given.decoded("B")
+        scales, added = (given.decoded("ScaleA"), given.decoded("ScaleB")), given.decoded("bias")
         if case.splits == 1:
-            return gemm_scaled(a, b, scale_a, scale_b, bias)
+            return gemm_scaled(left, right, *scales, added)
         return split_sum(
             [
-                gemm_scaled(a[:, part], b[:, part], scale_a, scale_b, None if index else bias)
+                gemm_scaled(left[:, part], right[:, part], *scales, None if index else added)
                 for index, part in enumerate(_parts(case, p))
             ]
         )
 
+    model = Model(
+        {
+            "A": Operand(a, ("m", "k"), "int8", room=spaced.shape),
+            "B": Operand(b, ("n", "k"), "int8", WEIGHTS_32X16),
+            "ScaleA": Operand(scale_a, ("m",), "float32", neutral=1.0),
+            "ScaleB": Operand(scale_b, ("n",), "float32", neutral=1.0),
+            "bias": Operand(bias, ("n",), "float32", neutral=0.0),
+        },
+        evaluate,
+        parts=_parts(case, p)[0].stop if case.splits > 1 else 0,
+    )
     # Kernels that split K add with atomics even when they are told to make one part of it.
     together = {"schedule": "lockstep", "resident": case.splits, "threads": 1} if case.splits > 1 else {}
     bound = added_bound(case.splits) if case.splits > 1 else _BOUND
-    return Problem((arguments,), (Output("C", c.inside, reference, bound, c),), together)
+    return Problem((arguments,), (Output("C", c.inside, model.reference, bound, c, model=model),), together)
 
 
 def cases(p: Parameters) -> Sequence[Sizes]:

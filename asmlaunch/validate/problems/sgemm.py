@@ -10,6 +10,7 @@ import numpy as np
 
 from asmlaunch.abi.families.sgemm import FAMILY
 from asmlaunch.validate.compare import Bound
+from asmlaunch.validate.model import Inputs, Model, Operand
 from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
 from asmlaunch.validate.reference import Reference
 
@@ -50,18 +51,28 @@ def build(case: Sizes, _: Parameters) -> Problem:
     c = Canvas(case.n, case.m, np.float32, more_columns=case.pad)
     if case.beta:
         c.inside[...] = random.standard_normal(c.inside.shape, np.float32)
-    start = np.nan_to_num(c.inside.astype(np.float64))
+    start = np.nan_to_num(c.inside)
 
-    def reference() -> Reference:
-        left, right = a[:, : case.m].astype(np.float64), b[:, : case.k].astype(np.float64)
+    def evaluate(given: Inputs) -> Reference:
+        left, right, added = (given.decoded(name) for name in ("A", "B", "C"))
+        alpha, beta = given.factors["alpha"], given.factors["beta"]
         product, magnitude = right @ left, np.abs(right) @ np.abs(left)
-        return Reference(
-            case.alpha * product + case.beta * start, abs(case.alpha) * magnitude + np.abs(case.beta * start)
-        )
+        return Reference(alpha * product + beta * added, abs(alpha) * magnitude + np.abs(beta * added))
 
+    model = Model(
+        {
+            "A": Operand(a[:, : case.m], ("k", "m"), "float32", room=a.shape),
+            "B": Operand(b[:, : case.k], ("n", "k"), "float32", room=b.shape),
+            "C": Operand(start, ("n", "m"), "float32", room=c.whole.shape),
+        },
+        evaluate,
+        {"alpha": case.alpha, "beta": case.beta},
+        {"alpha": 1.0, "beta": 0.0},
+        axes=("n", "m"),
+    )
     # k products in sums of at most k / 4 + 3 terms, two additions of sums, and the two factors.
     bound = Bound(equal_fraction=0.0, relative=4 * _STEP, cancellation=(case.k / 4 + 6) * _STEP)
-    output = Output("C", c.inside, reference, bound, c)
+    output = Output("C", c.inside, model.reference, bound, c, model=model)
     return Problem(({"C": c.whole, "A": a, "B": b},), (output,))
 
 
