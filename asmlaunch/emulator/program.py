@@ -1,7 +1,8 @@
 """A kernel's machine code as a graph of basic blocks.
 
 A block ends where a wave may stop: at a branch, before a branch target, after a barrier and, with ``waits=True``, after
-every ``s_waitcnt`` and between LDS reads and the write that follows them. Undefined instructions are found here, when the kernel is prepared, and not when one is reached.
+every ``s_waitcnt`` and load that goes to LDS, and between LDS reads and the write that follows them. Undefined
+instructions are found here, when the kernel is prepared, and not when one is reached.
 """
 
 from __future__ import annotations
@@ -125,8 +126,9 @@ def build(kernel: KernelInfo, *, waits: bool, full_exec: bool, stops: Collection
     """Decode the kernel from its entry and split it into blocks.
 
     Args:
-        waits: let a wave stop after every ``s_waitcnt`` too, and where it writes LDS after it has read it: kernels whose
-            waves reuse LDS without a barrier are right only if the others have read by then.
+        waits: let a wave stop after every ``s_waitcnt`` and load that goes to LDS too, and where it writes LDS after it
+            has read it: kernels whose waves reuse LDS without a barrier, or load over each other's parts of it, are
+            right only if the others are as far by then.
         full_exec: every wave starts with all 64 lanes on.
         stops: addresses before which a wave must be able to stop too.
 
@@ -196,7 +198,7 @@ def _stops_after(instruction: Instruction, waits: bool) -> bool:
         return True
     if isinstance(definition, Control):
         return definition.action in ("end", "barrier") or (waits and definition.action == "wait")
-    return False
+    return waits and isinstance(definition, Access) and (definition.to_lds or bool(instruction.modifiers.get("lds")))
 
 
 def _block_starts(kernel: KernelInfo, reached: dict[int, Instruction], waits: bool) -> set[int]:

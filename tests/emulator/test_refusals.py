@@ -89,6 +89,20 @@ def test_waves_that_advance_together_may_stop_before_the_first_write_after_reads
         assert [len(block.instructions) for block in blocks] == lengths
 
 
+def test_waves_that_advance_together_may_stop_after_each_load_that_goes_to_lds() -> None:
+    kernel = build(
+        """
+    buffer_load_dword v1, s[4:7], 0 offen lds
+    buffer_load_dword v2, v1, s[4:7], 0 offen
+    buffer_load_dword v1, s[4:7], 0 offen lds
+    s_nop 0""",
+        "x:ptr",
+    )
+    for waits, lengths in ((False, [5]), (True, [1, 2, 2])):
+        blocks = program.build(kernel.info, waits=waits, full_exec=True).blocks
+        assert [len(block.instructions) for block in blocks] == lengths
+
+
 def test_full_exec_is_followed_through_branches() -> None:
     kernel = build(
         """
