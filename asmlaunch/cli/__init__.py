@@ -1,4 +1,4 @@
-"""The command line: ``asmlaunch inspect | hexdump | diff | audit | verify | sweep | layout``."""
+"""The command line: ``asmlaunch inspect | hexdump | diff | audit | verify | sweep | layout | probe``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import audit, bench, capture, diff, disasm, hexdump, inspect, layout, manifests, sweep, verify
+from asmlaunch.cli import audit, bench, capture, diff, disasm, hexdump, inspect, layout, manifests, probe, sweep, verify
 from asmlaunch.cli.map import kernarg_map
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
@@ -39,7 +39,8 @@ app = typer.Typer(
     A code object holds machine code and a description of its arguments, but no source. These commands show
     what is inside one (**inspect**), read and compare the argument bytes that a launch passes (**hexdump**,
     **diff**), say what is wrong with them (**audit**), and run a kernel to check its numbers (**verify**) or all of
-    a family's (**sweep**), on the CPU when there is no AMD GPU. **capture** records what another program launches,
+    a family's (**sweep**), on the CPU when there is no AMD GPU. **probe** finds out by experiment what is documented
+    nowhere. **capture** records what another program launches,
     to look at it (**show**) or run it again (**replay**).
     """,
 )
@@ -57,3 +58,4 @@ app.command("replay")(capture.replay)
 app.add_typer(verify.app, name="verify")
 app.command("sweep", no_args_is_help=True)(sweep.sweep)
 app.add_typer(layout.app, name="layout")
+app.add_typer(probe.app, name="probe")

@@ -36,13 +36,24 @@ def plot(
     layout: Layout, form: str = "text", *, shape: Sequence[int] | None = None, path: str | Path | None = None
 ) -> str | bytes:
     """Draw ``layout``; see :meth:`Layout.plot`."""
-    if form not in FORMS:
-        raise LayoutError("form of a layout's picture", got=repr(form), need=f"one of {', '.join(FORMS)}")
-    grid = addresses(layout, shape)
-    picture: str | bytes = _png(layout, grid) if form == "png" else (_svg if form == "svg" else _text)(layout, grid)
+    picture = draw(addresses(layout, shape), _title(layout), form)
     if path is not None:
         Path(path).write_bytes(picture.encode() if isinstance(picture, str) else picture)
     return picture
+
+
+def draw(grid: np.ndarray, title: str, form: str = "text") -> str | bytes:
+    """Draw a grid of addresses, one a cell, ``[rows, columns]``.
+
+    Args:
+        form: ``"text"`` for a terminal, ``"svg"``, or ``"png"`` (bytes, without the title).
+
+    Raises:
+        LayoutError: an unknown form.
+    """
+    if form not in FORMS:
+        raise LayoutError("form of a layout's picture", got=repr(form), need=f"one of {', '.join(FORMS)}")
+    return _png(grid) if form == "png" else (_svg if form == "svg" else _text)(title, grid)
 
 
 def addresses(layout: Layout, shape: Sequence[int] | None = None) -> np.ndarray:
@@ -60,14 +71,14 @@ def addresses(layout: Layout, shape: Sequence[int] | None = None) -> np.ndarray:
     return grid if grid.ndim == 2 else grid[None]
 
 
-def _text(layout: Layout, grid: np.ndarray) -> str:
+def _text(title: str, grid: np.ndarray) -> str:
     width = len(str(grid.max())) + 1
     header = " " * 6 + "".join(f"{column:>{width}}" for column in range(grid.shape[1]))
     rows = [f"{row:>4} |" + "".join(f"{address:>{width}}" for address in line) for row, line in enumerate(grid)]
-    return "\n".join([_title(layout), "address of element (row, column)", header, *rows]) + "\n"
+    return "\n".join([title, "address of element (row, column)", header, *rows]) + "\n"
 
 
-def _svg(layout: Layout, grid: np.ndarray) -> str:
+def _svg(title: str, grid: np.ndarray) -> str:
     width, height = _size(grid)
     cells = []
     for (row, column), address in np.ndenumerate(grid):
@@ -84,7 +95,7 @@ def _svg(layout: Layout, grid: np.ndarray) -> str:
         f'<text x="{MARGIN / 2}" y="{MARGIN + TITLE_HEIGHT + (row + 1) * CELL_HEIGHT - 5}">{row}</text>'
         for row in range(grid.shape[0])
     ]
-    title = _title(layout).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    title = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="monospace" font-size="11" text-anchor="middle" stroke="none">'
@@ -94,7 +105,7 @@ def _svg(layout: Layout, grid: np.ndarray) -> str:
     )
 
 
-def _png(layout: Layout, grid: np.ndarray) -> bytes:
+def _png(grid: np.ndarray) -> bytes:
     """The same grid with numbers from a tiny built-in font: no drawing library is needed."""
     scale = 2
     cell_height, cell_width = 5 * scale + 8, (4 * len(str(grid.max())) + 3) * scale
