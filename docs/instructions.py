@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from asmlaunch.codeobject import read
-from asmlaunch.emulator.decode import Disassembler, parse
+from asmlaunch.emulator.decode import Disassembler
 from asmlaunch.emulator.isa.table import Access, Branch, Compute, Control, Definition, Mfma, find, mnemonics
+from asmlaunch.validate.coverage import key_of
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -32,32 +33,17 @@ ORACLES = {
     "test_models": "numpy models from the manual",
 }
 
-Key = tuple[str, str]
 
-
-def key_of(text: str) -> Key:
-    """Mnemonic, and what else decides its meaning: encoding, LDS, formats of matrix operands."""
-    one = parse(text)
-    marks = [one.encoding] if one.encoding in ("sdwa", "dpp") else []
-    marks += ["lds"] * ("lds" in one.modifiers)
-    marks += [f"{name}:{one.modifiers[name]}" for name in ("cbsz", "blgp") if name in one.modifiers]
-    return one.mnemonic, " ".join(marks)
-
-
-def census(folder: Path) -> tuple[Counter[Key], Counter[Key], int]:
+def census(folder: Path) -> tuple[Counter[str], Counter[str], int]:
     """Instructions and objects by key, and the number of objects."""
-    instructions: Counter[Key] = Counter()
-    objects: Counter[Key] = Counter()
-    keys: dict[str, Key] = {}
+    instructions: Counter[str] = Counter()
+    objects: Counter[str] = Counter()
     files = sorted(folder.rglob("*.co"))
     for path in files:
-        here: Counter[Key] = Counter()
+        here: Counter[str] = Counter()
         for kernel in read(path).kernels.values():
             for _, _, text in Disassembler(kernel.target.processor).text(kernel.code, kernel.code_address):
-                form = re.sub(r"\d+", "0", text) if "cbsz" not in text else text
-                if form not in keys:
-                    keys[form] = key_of(text)
-                here[keys[form]] += 1
+                here[key_of(text)] += 1
         instructions.update(here)
         objects.update(here.keys())
     return instructions, objects, len(files)
@@ -129,7 +115,7 @@ def main() -> None:
     options = parser.parse_args()
     instructions, objects, count = census(options.folder)
     seen = tested()
-    names = {name for name, _ in instructions}
+    names = {key.partition(" ")[0] for key in instructions}
     defined = mnemonics()
     computes = [name for name in defined if isinstance(find(name), Compute)]
     compared = [name for name in defined if oracle(name, seen) not in ("", "whole kernels")]
@@ -143,7 +129,7 @@ def main() -> None:
     print("| instruction | form | in the wheel | objects | compared with | exactness |")
     print("|---|---|---:|---:|---|---|")
     for key, number in sorted(instructions.items(), key=lambda item: (-item[1], item[0])):
-        name, form = key
+        name, _, form = key.partition(" ")
         print(f"| `{name}` | {form} | {number:,} | {objects[key]:,} | {oracle(name, seen)} | {note(find(name))} |")
     untested = [name for name in defined if name not in names and not oracle(name, seen)]
     print("\n## Defined, not in the wheel and not compared yet\n")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from asmlaunch.validate.compare import Bound
+from asmlaunch.validate.coverage import union
 from asmlaunch.validate.problems.base import GAP
 from asmlaunch.validate.sweep import Member, Plan, Record
 
@@ -92,6 +93,7 @@ def render(plan: Plan, records: Mapping[str, Record]) -> str:
     for row in rows:
         if row.records:
             lines += _section(row)
+    lines += _instructions(rows)
     lines += ["## Exceptions", "", *(_exceptions(rows, records) or ["None."]), ""]
     return "\n".join(lines)
 
@@ -155,6 +157,22 @@ def _kind(finding: str) -> str:
     argument = re.search(r"past the end of (\w+)|before the start of (\w+)", finding)
     kind = finding.split(":", 1)[0]
     return f"{kind}, {argument[0]}" if argument else kind
+
+
+def _instructions(rows: Sequence[Row]) -> list[str]:
+    """Which instruction keys the runs executed."""
+    executed, others = union(record for row in rows for record in row.records)
+    if not executed:
+        return []
+    lines = [
+        "## Instructions",
+        "",
+        f"The reachable code of the kernels that ran has {len(executed) + len(others)} instruction keys (a mnemonic "
+        f"with what else changes its meaning); {len(executed)} of them were executed.",
+        "",
+    ]
+    lines += [f"* not executed: `{key}`, in the kernels of {count} runs" for key, count in others.items()]
+    return [*lines, ""] if others else lines
 
 
 def _exceptions(rows: Sequence[Row], records: Mapping[str, Record]) -> list[str]:

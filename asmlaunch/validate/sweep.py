@@ -19,22 +19,26 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asmlaunch import codeobject
 from asmlaunch.abi.families import family_of
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.errors import AsmlaunchError, CodeObjectError, DeviceError, LaunchError
+from asmlaunch.validate.coverage import keys_of
 from asmlaunch.validate.problems import DEFINITIONS, Case, Definition, definition_of
+
+if TYPE_CHECKING:
+    from asmlaunch.module import Kernel
 
 #: How often a task is tried whose worker process dies.
 ATTEMPTS = 2
 
 #: Sources that decide a result, and those among them that do not.
 _SOURCES = ("abi", "codeobject", "devices", "emulator", "layouts", "validate")
-_NO_SOURCES = ("validate/corpus.py", "validate/sweep.py")
+_NO_SOURCES = ("validate/corpus.py", "validate/coverage.py", "validate/sweep.py")
 
 Record = dict[str, Any]
 
@@ -192,9 +196,6 @@ def execute(task: Task) -> Record:
     Raises:
         LaunchError: the task was made by another version of asmlaunch.
     """
-    from asmlaunch.devices.emulator import EmulatorDevice
-    from asmlaunch.module import load
-
     if task.version != version():
         raise LaunchError(
             "version of asmlaunch on a worker",
@@ -208,8 +209,7 @@ def execute(task: Task) -> Record:
     }  # fmt: skip
     start = time.perf_counter()
     try:
-        # A device of its own: what it has compiled goes when the task is done.
-        kernel = load(task.data, device=EmulatorDevice())[task.kernel]
+        kernel = _kernel(task.data, task.kernel)
         outcome = DEFINITIONS[task.family].run(kernel, task.case, threads=1, checks=task.checks)
     except AsmlaunchError as error:
         record["error"] = f"{type(error).__name__}: {error}"
@@ -217,9 +217,19 @@ def execute(task: Task) -> Record:
         record["error"] = f"unexpected {type(error).__name__}: {error}"
     else:
         record |= outcome.as_dict()
+        record["keys"] = keys_of(outcome.launches)
         record["status"] = "verified" if outcome.passed else "failed"
     record["wall_seconds"] = time.perf_counter() - start
     return record
+
+
+@lru_cache(maxsize=1)
+def _kernel(data: bytes, name: str) -> Kernel:
+    """A kernel on a device of its own: what was compiled stays for its next problem, and goes with the next kernel."""
+    from asmlaunch.devices.emulator import EmulatorDevice
+    from asmlaunch.module import load
+
+    return load(data, device=EmulatorDevice())[name]
 
 
 class Results:

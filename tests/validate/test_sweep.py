@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,6 +83,7 @@ def test_processes_run_what_is_missing_and_nothing_twice(softmax: list[Path], tm
     text = corpus.render(plan, Results(path).records)
     assert "| topksoftmax | 4 | 4 | 4 | 4 |" in text
     assert "4 objects, 4 executed, 4 verified." in text
+    assert re.search(r"has (\d+) instruction keys .* (\d+) of them were executed", text)
     assert text.rstrip().endswith("None.")
 
 
