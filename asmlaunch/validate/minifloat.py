@@ -10,6 +10,8 @@ from functools import cache
 
 import numpy as np
 
+from asmlaunch.validate.bfloat16 import round_integer
+
 
 @cache
 def _table(bias: int, nans: tuple[int, ...]) -> np.ndarray:
@@ -29,3 +31,13 @@ def decode_e4m3(codes: np.ndarray) -> np.ndarray:
 def decode_e4m3fnuz(codes: np.ndarray) -> np.ndarray:
     """float64 values of CDNA3's E4M3 codes (uint8)."""
     return _table(8, (0x80,))[codes]
+
+
+def round_to(values: np.ndarray, bits: int, lowest: int, rounding: str = "nearest") -> np.ndarray:
+    """float64 ``values`` rounded to ``bits`` significant bits; steps stop shrinking below ``2**lowest``.
+
+    Args:
+        rounding: one of ``bfloat16.ROUNDINGS``.
+    """
+    steps = np.maximum(np.frexp(values)[1] - 1, lowest) - (bits - 1)
+    return np.asarray(np.ldexp(round_integer(np.ldexp(values, -steps), rounding), steps))
