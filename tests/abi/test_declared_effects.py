@@ -26,6 +26,8 @@ OBJECTS = [
     "gfx942/all_reduce",
     "gfx942/allreduce_rmsnorm_qnt_N8192",
     "gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtna_group",
+    "gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16",
+    "gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_group",
     "gfx950/fmha_v3_fwd/fwd_hd128_bf16",
     "gfx942/fmha_v3_bwd/bwd_hd128_bf16_a16_rtna_pddv",
     "gfx942/fmha_v3_bwd/bwd_hd64_bf16_a32_rtna_pssk",

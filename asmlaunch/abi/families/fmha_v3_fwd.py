@@ -57,7 +57,7 @@ def _key_heads(p: Any) -> int:
 
 
 def _qk_head(p: Any) -> int:
-    return 192 if p.head == "192_hd128" else 128
+    return int(p.width)
 
 
 def _is_legacy(kernel: KernelInfo) -> bool:
@@ -67,10 +67,13 @@ def _is_legacy(kernel: KernelInfo) -> bool:
 
 def _derived(kernel: KernelInfo, stated: Mapping[str, Any]) -> dict[str, Any]:
     parts = words(kernel)
+    legacy = _is_legacy(kernel)
     return {
         "group": "group" in parts,
         "causal": "causal" in parts,
-        "legacy": _is_legacy(kernel),
+        "legacy": legacy,
+        "width": 192 if stated["head"] == "192_hd128" else 128,
+        "rounding": "toward_zero" if legacy or "rtz" in parts else "half_away" if "rtna" in parts else "nearest",
         "tile_q": _TILE_Q.get((kernel.target.processor, str(stated["head"])), 256),
     }
 
@@ -201,6 +204,24 @@ FAMILY = Family(
             lambda p: not p.s_opt & 1,
             "without bit 0: this older causal form is wrong in mirrored tiles",
             when=lambda p: p.legacy and p.causal,
+        ),
+        Require(
+            "s_o_Seqs",
+            lambda p: (p.s_o_Seqs, p.s_o_Hs) == (p.s_Seqs, p.s_Hs) and (p.group or p.s_o_Bs == p.s_Bs),
+            "the strides of Q: this older form mixes the two",
+            when=lambda p: p.legacy,
+        ),
+        Require(
+            "s_Bs",
+            lambda p: p.s_Bs == 2 * p.width * p.s_q_head_num * p.s_seq_len,
+            "Q packed: this older form finds a batch's log-sum-exp by the batch stride of Q",
+            when=lambda p: p.legacy and not p.group and p.s_lse and p.batch > 1,
+        ),
+        Require(
+            "s_lse_Hs",
+            lambda p: p.s_lse_Hs == 4 * p.s_seq_len,
+            "4 bytes a row: this older form takes the log-sum-exp as packed",
+            when=lambda p: p.legacy and not p.group and p.s_lse,
         ),
         Require(
             "s_seq_len",

@@ -9,6 +9,7 @@ from asmlaunch.validate.problems import (
     bf16gemm,
     block_scale,
     f4gemm,
+    fmha_fwd,
     fmoe_2stages,
     i8gemm,
     layer_norm,
@@ -31,6 +32,7 @@ DEFINITIONS: dict[str, Definition] = {
         layer_norm.DEFINITION,
         all_reduce.MESSAGE,
         all_reduce.FUSED,
+        fmha_fwd.DEFINITION,
         fmoe_2stages.DEFINITION,
         sgemm.DEFINITION,
     )
