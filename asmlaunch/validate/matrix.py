@@ -74,10 +74,18 @@ def sum_bound(terms: int, dtype: Any, *, rounding: str = "nearest", more: int = 
     return Bound(1.0 - moved, 2.0**-bits, (terms + more) * F32_STEP, absolute=smallest, rounding=rounding)
 
 
-def added_bound(parts: int) -> Bound:
-    """What ``parts`` sums keep that are each rounded to bf16 and then added in bf16 in any order.
+def added_bound(parts: int, dtype: str = "bfloat16", *, rounding: str = "nearest") -> Bound:
+    """What ``parts`` sums keep that are each rounded to ``dtype`` and then added in it in any order.
 
-    Each part, and each partial sum but the first, loses at most 2^-8 of the parts' magnitudes together (and a little
-    of that again). References come from :func:`split_sum`.
+    Each part, and each partial sum but the first, loses at most 2^-p of the parts' magnitudes together (and a little
+    of that again), p being the bits of the type; a part that is rounded toward zero twice of that. References come from
+    :func:`split_sum`.
+
+    Args:
+        dtype: "bfloat16" or "float16".
+        rounding: of the parts; sums are rounded to nearest.
     """
-    return Bound(0.0, 2.0**-8, parts * 2.0**-8 * (1 + 2.0**-6))
+    step, smallest = {"bfloat16": (2.0**-8, 0.0), "float16": (2.0**-11, 2.0**-25)}[dtype]
+    first = 2 if rounding == "toward_zero" else 1
+    steps = first + parts - 1
+    return Bound(0.0, 0.0, steps * step * (1 + 2.0**-6), absolute=2 * parts * smallest)

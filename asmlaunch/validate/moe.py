@@ -13,11 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from asmlaunch.validate.matrix import F32_STEP
+from asmlaunch.validate.minifloat import round_to
 from asmlaunch.validate.reference import Reference
 
 SLOT_SHIFT = 24
@@ -74,7 +76,13 @@ class SortedRows:
 
 
 def route(
-    random: np.random.Generator, tokens: int, experts: int, topk: int, *, idle: tuple[int, ...] = (1,)
+    random: np.random.Generator,
+    tokens: int,
+    experts: int,
+    topk: int,
+    *,
+    idle: tuple[int, ...] = (1,),
+    here: int | None = None,
 ) -> Routing:
     """Random weights, and different experts for the slots of a token.
 
@@ -82,6 +90,7 @@ def route(
 
     Args:
         idle: experts that get no token.
+        here: tokens after this many go to the first expert only, their other experts are elsewhere. None for none.
 
     Raises:
         ValueError: fewer experts at work than slots.
@@ -93,6 +102,8 @@ def route(
     for token in range(tokens):
         others = random.permutation(busy[1:])[: topk - 1]
         chosen[token] = random.permutation(np.concatenate([busy[:1], others]))
+    if here is not None:
+        chosen[here:][chosen[here:] != busy[0]] = -1
     return Routing(chosen, random.uniform(0.25, 1, (tokens, topk)).astype(np.float32))
 
 
@@ -177,7 +188,7 @@ class Rounding:
         value, error = (one.reshape(rows, -1, group) for one in (x.value, x.error))
         amax = np.maximum(np.abs(value).max(axis=2, keepdims=True), _SMALLEST)
         factor = self.largest / amax
-        return _rounded(self.round, value * factor, error * factor, 1 / factor)
+        return _rounded(self.round, value * factor, error * factor, amax / self.largest, self.largest)
 
 
 @dataclass(frozen=True)
@@ -223,10 +234,18 @@ class MxFp4:
 
 
 def _rounded(
-    round_: Callable[[np.ndarray], np.ndarray], value: np.ndarray, error: np.ndarray, scale: np.ndarray
+    round_: Callable[[np.ndarray], np.ndarray],
+    value: np.ndarray,
+    error: np.ndarray,
+    scale: np.ndarray,
+    largest: float = 1.0,
 ) -> Rounded:
-    """Both sides of a boundary that is within reach; the factor's own roundings are four f32 steps."""
-    error = error + 4 * F32_STEP * np.abs(value)
+    """Both sides of a boundary that is within reach; the factor's own roundings are four f32 steps.
+
+    There are none where the largest magnitude (``scale * largest``) is a power of two and the number one of f32.
+    """
+    rounds = (np.frexp(scale * largest)[0] != 0.5) | (value.astype(np.float32) != value)
+    error = error + 4 * F32_STEP * np.abs(value) * rounds
     codes = round_(value)
     slack = np.maximum(np.abs(round_(value + error) - codes), np.abs(round_(value - error) - codes))
     return Rounded(codes, slack, scale)
@@ -253,22 +272,12 @@ class Rounded:
         return Estimate((self.codes * self.scale).reshape(rows, -1), (self.slack * self.scale).reshape(rows, -1))
 
 
-def _round_to(bits: int, lowest: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Rounding to nearest, ties to even, to ``bits`` significant bits; steps stop shrinking below ``2**lowest``."""
-
-    def round_(x: np.ndarray) -> np.ndarray:
-        exponent = np.maximum(np.frexp(x)[1] - 1, lowest) - (bits - 1)
-        return np.asarray(np.ldexp(np.rint(np.ldexp(x, -exponent)), exponent))
-
-    return round_
-
-
 #: To the numbers of E2M1, E4M3 and its fnuz form (no clamping: factors keep numbers in range), bf16 and f16.
-round_e2m1 = _round_to(2, 0)
-round_e4m3 = _round_to(4, -6)
-round_e4m3fnuz = _round_to(4, -7)
-round_bf16 = _round_to(8, -126)
-round_f16 = _round_to(11, -14)
+round_e2m1 = partial(round_to, bits=2, lowest=0)
+round_e4m3 = partial(round_to, bits=4, lowest=-6)
+round_e4m3fnuz = partial(round_to, bits=4, lowest=-7)
+round_bf16 = partial(round_to, bits=8, lowest=-126)
+round_f16 = partial(round_to, bits=11, lowest=-14)
 
 
 def silu(x: np.ndarray) -> np.ndarray:
@@ -348,7 +357,7 @@ def combine(
         exact_sums: as for :func:`project`.
 
     Returns:
-        ``[tokens, dim]``; ``magnitude`` is the sum of the parts' own, ``slack`` what roundings inside may change.
+        ``[tokens, dim]``; ``magnitude`` is the sum of the parts' largest, ``slack`` what roundings inside may change.
     """
     experts = routing.experts.reshape(-1)
     factors = np.ones(len(experts)) if row_weights is None else np.asarray(row_weights, np.float64)
@@ -359,6 +368,6 @@ def combine(
         part = project(intermediate[:, columns], weights[:, :, columns], experts, exact_sums=exact_sums)
         part = part.scaled(factors[:, None])
         value += part.value.reshape(shape).sum(axis=1)
-        magnitude += np.abs(part.value).reshape(shape).sum(axis=1)
+        magnitude += (np.abs(part.value) + part.error).reshape(shape).sum(axis=1)
         slack += part.error.reshape(shape).sum(axis=1)
     return Reference(value, magnitude, slack)

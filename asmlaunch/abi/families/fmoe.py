@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from asmlaunch.abi.families.base import (
@@ -51,15 +51,41 @@ def _derived(kernel: KernelInfo, _: Mapping[str, Any]) -> dict[str, Any]:
     name, anonymous = _full_name(kernel), plain_name(kernel.name) == "fmoe_kernel_func"
     parts = frozenset(name.split("_"))
     columns = re.search(r"(?:subGU_|32x)(\d+)", name)
-    f16_output = bool(parts & {"fp16", "f16"}) and not anonymous
+    f16_output = bool(parts & {"fp16", "f16"})
+    smf, gated = "smf" in parts, "g1u1" in parts
+    form = _format(name)
     return {
         "sub": int(columns[1]) if columns else 512,
+        "format": "f16" if anonymous and f16_output and form == "bf16" else form,
+        "activation": "gelu" if "gelu" in parts else "silu",
+        "gated": gated,
+        # Activations per token and slot, not per token.
+        "rows_by_slot": "multix" in parts or (form == "int8" and not gated and not smf),
+        "smoothed": bool(parts & {"multix", "smf"}) or (form == "int8" and not gated),
+        "quantises": smf,
+        "weight_first": "tkw1" in parts,
+        "output": "f16" if f16_output else "bf16",
+        # Of the parts that are added: f16 is cut off but in fmoe_f16.
+        "rounding": "toward_zero" if f16_output and not anonymous else "nearest",
+        # f16 sums of values that were converted to bf16: right where there is nothing to add.
+        "one_part": f16_output and not anonymous and not parts & {"vs", "novs"},
         "persistent": "ps" in parts,
-        "swapped": "smf" in parts,
+        "swapped": smf,
         "dim_step": _dim_step(name, parts, anonymous),
-        # f16 sums of values that were converted to bf16.
-        "broken": f16_output and (not parts & {"vs", "novs"}),
     }
+
+
+def _format(name: str) -> str:
+    """The number format of weights, and of activations where the kernel does not quantise them itself.
+
+    Kernels that are called Int8 and apply the weights first are fp8 kernels: their matrix instructions are.
+    """
+    lower = name.lower()
+    forms = (
+        ("int4fp8", "int4"), ("blockscale", "fp8_blocks"), ("mxfp4", "mxfp4"), ("noquant", "bf16"), ("tkw1", "fp8"),
+        ("fp8", "fp8"), ("int8", "int8"),
+    )  # fmt: skip
+    return next(form for part, form in forms if part in lower)
 
 
 def _dim_step(name: str, parts: frozenset[str], anonymous: bool) -> tuple[int, int, bool]:
@@ -90,10 +116,34 @@ def _rows_nbytes(p: Any) -> int:
     return int(4 * 32 * p.blocks)
 
 
+def _x_nbytes(p: Any) -> int:
+    """Rows of X that are sure to be read: all tokens', in kernels with one a slot those of all slots."""
+    bits = 16 if p.quantises else 8 if p.format == "int4" else _BITS.get(p.format, 8)
+    return rows_nbytes(p.token_cnt * (p.topk if p.rows_by_slot else 1), p.Xs, p.dim * bits // 8)
+
+
+def _x_scales_nbytes(p: Any) -> int:
+    if p.quantises:
+        return int(4 * p.eprt_cnt * p.dim)
+    if p.format == "mxfp4":
+        return int(32 * p.blocks * p.dim // 32)
+    if p.format in _BITS:  # 16-bit formats have none
+        return 0
+    rows = p.token_cnt * (p.topk if p.rows_by_slot else 1)
+    return int(4 * rows * (p.dim // 128 if p.format == "fp8_blocks" else 1))
+
+
+def _per_expert(size: str) -> Callable[[Any], int]:
+    """As many bytes an expert as an argument says; experts are counted only where the caller gives their number."""
+    return lambda p: int(p.eprt_cnt * p.get(size))
+
+
 def _dim_is_right(p: Any) -> bool:
     step, least, also_256 = p.dim_step
     return (p.dim % step == 0 and p.dim >= least) or (also_256 and p.dim == 256)
 
+
+_BITS = {"mxfp4": 4, "bf16": 16, "f16": 16}
 
 _DEAD = {"live": False, "default": 0}
 _LIVE = {"live": True, "default": None}
@@ -106,17 +156,26 @@ FAMILY = Family(
     derived=_derived,
     fields=slots(
         ptr("ptr_O", "output", "bf16 or f16 [tokens, dim], rows Os bytes apart", "O", nbytes=_output_nbytes),
-        ptr("ptr_X", "activations", "rows Xs bytes apart", "X"),
-        ptr("ptr_GU", "gate and up weights, shuffled", "[experts, 2 * inter_dim, dim]", "G"),
+        ptr("ptr_X", "activations", "rows Xs bytes apart", "X", nbytes=_x_nbytes),
+        ptr(
+            "ptr_GU", "gate and up weights, shuffled", "[experts, 2 * inter_dim, dim]", "G", nbytes=_per_expert("eGUs")
+        ),
         ptr("ptr_XC", "rows after padding, and tokens", "i32 [2]", "U", nbytes=lambda _: 8),
-        ptr("ptr_D", "down weights, shuffled", "[experts, dim, inter_dim]", "D"),
-        ptr("ptr_XQ", "scales of the activations", meta="XQ"),
-        ptr("ptr_GUQ", "scales of gate and up", meta="GQ"),
-        ptr("ptr_DQ", "scales of down", meta="DQ"),
-        ptr("ptr_SMQ", "smoothing of the intermediate", "f32 [experts, inter_dim]", "SMQ", live=False),
+        ptr("ptr_D", "down weights, shuffled", "[experts, dim, inter_dim]", "D", nbytes=_per_expert("eDs")),
+        ptr("ptr_XQ", "scales of the activations", meta="XQ", nbytes=_x_scales_nbytes),
+        ptr("ptr_GUQ", "scales of gate and up", meta="GQ", nbytes=_per_expert("eGUQs")),
+        ptr("ptr_DQ", "scales of down", meta="DQ", nbytes=_per_expert("eDQs")),
+        ptr(
+            "ptr_SMQ",
+            "smoothing of the intermediate",
+            "f32 [experts, inter_dim]",
+            "SMQ",
+            live=False,
+            nbytes=_per_expert("eSMQs"),
+        ),
         ptr("ptr_STP", "sorted tokens: slot << 24 | token", "i32 [blocks * 32]", "STP", nbytes=_rows_nbytes),
         ptr("ptr_SW", "sorted weights", "f32 [blocks * 32]", "SW", nbytes=_rows_nbytes),
-        ptr("ptr_SEP", "expert of each block", "i32 [blocks]", "SEP"),
+        ptr("ptr_SEP", "expert of each block", "i32 [blocks]", "SEP", nbytes=lambda p: int(4 * p.blocks)),
         num("dim", "model size", "elements"),
         num("inter_dim", "size of the intermediate", "elements", "hdim"),
         num("token_cnt", "tokens", "rows", "batch"),
@@ -146,10 +205,25 @@ FAMILY = Family(
     grid=_grid,
     zero=lambda _: ("ptr_O",),
     requires=(
-        Require("broken", lambda p: not p.broken, "another object: this one adds bf16 bits as f16"),
+        Require(
+            "inter_dim",
+            lambda p: p.inter_dim <= p.sub,
+            "the kernel's columns: it adds bf16 bits as f16, right (in bf16) for one chunk and slot a token only",
+            when=lambda p: p.one_part,
+        ),
         Require("dim", _dim_is_right, "a size the kernel's column loop handles (see the family's docs)"),
         Require(
             "inter_dim", lambda p: p.inter_dim > 0 and p.inter_dim % p.sub == 0, "a multiple of the kernel's columns"
+        ),
+        Require(
+            "X",
+            lambda p: p.token_cnt * (p.topk if p.rows_by_slot else 1) * p.Xs < 2**32,
+            "less than 4 GiB: offsets have 32 bits",
+        ),
+        Require("O", lambda p: p.token_cnt * p.Os < 2**32, "less than 4 GiB: offsets have 32 bits"),
+        Require("token_cnt", lambda p: p.token_cnt < 2**24, "less than 2^24: the slot is above the token in its id"),
+        Require(
+            "eDQs", lambda p: p.eDQs == 4 * p.dim, "4 * dim: it is also the pitch of XQ", when=lambda p: p.quantises
         ),
         Require("ps_deno", lambda p: p.ps_deno > 0, "at least 1", when=lambda p: p.persistent and p.total_tgs),
     ),

@@ -10,6 +10,7 @@ from asmlaunch.validate.problems import (
     block_scale,
     f4gemm,
     fmha_fwd,
+    fmoe,
     fmoe_2stages,
     i8gemm,
     layer_norm,
@@ -33,6 +34,7 @@ DEFINITIONS: dict[str, Definition] = {
         all_reduce.MESSAGE,
         all_reduce.FUSED,
         fmha_fwd.DEFINITION,
+        fmoe.DEFINITION,
         fmoe_2stages.DEFINITION,
         sgemm.DEFINITION,
     )
