@@ -31,6 +31,7 @@ SAMPLE = [
     ("all_reduce", "gfx942/all_reduce.co", 0),
     ("fmha_v3_fwd", "gfx950/fmha_v3_fwd/fwd_hd128_bf16_causal_group.co", 0),
     ("all_reduce_norm", "gfx942/allreduce_rmsnorm_qnt_N8192.co", 1),
+    ("fmoe", "gfx942/fmoe/silu/fmoe_bf16_pertokenInt8_g1u1_vs_silu_1tg_32x128.co", 0),
     ("fmoe_2stages", "gfx950/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_blockscale_g1u1_16x128_4tg_pf2.co", 0),
 ]
 
