@@ -292,6 +292,22 @@ def test_launch_rules(
             {"dim": 512, "hidden_dim": 256, "GUs": 640, "blocks": 1, "splitk": 1, "O": np.zeros(1)},
             "dim: K is split by it",
         ),
+        (
+            "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2",
+            # 2 x 2048 x 7168 bytes an expert
+            {"dim": 7168, "hidden_dim": 2048, "eGUs": 2 * 2048 * 7168, "eprt_cnt": 147, "blocks": 1},
+            "eGUs .*: offsets have 32 bits",
+        ),
+        (
+            "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2",
+            {"dim": 7168, "hidden_dim": 2048, "Xs": 7168, "token_cnt": 599187, "blocks": 1},
+            "Xs .*: offsets have 32 bits",
+        ),
+        (
+            "gfx942/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_g1u1_16x128_4tg_pf2",
+            {"dim": 7168, "hidden_dim": 2048, "Os": 8 * 4096, "token_cnt": 131073, "blocks": 1},
+            "Os .*: offsets have 32 bits",
+        ),
     ],
 )
 def test_domains(aiter_kernels: Path, path: str, given: dict[str, Any], says: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import asmlaunch
+from asmlaunch.errors import DomainError
 from asmlaunch.validate import moe
 from asmlaunch.validate.bfloat16 import bfloat16_bits
 from asmlaunch.validate.compare import Bound, compare
@@ -60,7 +61,7 @@ def elements(form: str, case: Sizes, arguments: dict[str, Any]) -> dict[tuple[in
         else (decode_e4m3 if p["processor"] == "gfx950" else decode_e4m3fnuz)
     )
     # Blocks of 16 rows by 32 bytes: [row / 16][byte / 32][byte / 16 % 2][row % 16][byte % 16].
-    weights = arguments["GU"].view(np.uint8).reshape(case.experts, -1)
+    weights = arguments["GU"].reshape(case.experts, -1)
 
     def sum_of(expert: int, row: int, token: int) -> float:
         total = 0.0
@@ -116,6 +117,17 @@ def test_the_reference_is_what_the_arguments_say(form: str, gelu: int) -> None:
         # Half a step of four bits, or of the smallest numbers.
         error = np.abs(codes.reshape(rows.shape) * scales[:, :, None] - rows)[there]
         assert (error <= 2.0**-4 * np.abs(rows[there]) + 2.0**-11 * amax[there][:, None]).all()
+
+
+def test_experts_beyond_4_gib_are_read_elsewhere(aiter_kernels: Path) -> None:
+    """Their offsets have 32 bits. Refused, and wrong where it is not; just below it is right."""
+    kernel = asmlaunch.load(aiter_kernels / NAME.format("gfx942", "Int8", 3), device="emulator").kernel
+    case = Sizes(tokens=5, hidden=128, dim=128)
+    for apart, right in ((1 << 20, True), (1 << 21, False)):
+        far = dataclasses.replace(case, apart=apart)
+        assert DEFINITION.run(kernel, far, check=False).passed == right
+    with pytest.raises(DomainError, match="offsets have 32 bits"):
+        DEFINITION.run(kernel, far)
 
 
 def test_every_edge_is_in_the_standard_problem() -> None:

@@ -30,6 +30,10 @@ GROUP = 128
 _8BIT = ("int8", "uint8", "float8_e4m3fn", "float8_e4m3fnuz")
 _F32 = ("float32",)
 
+#: Bytes that offsets reach.
+_REACH = (1 << 32) - 1
+_WHY = "offsets have 32 bits"
+
 
 def _output_nbytes(p: Any) -> int:
     if p.get("form") == "blockscale" and not p.splitk:
@@ -39,6 +43,10 @@ def _output_nbytes(p: Any) -> int:
 
 def _scales_of_x_nbytes(p: Any) -> int:
     return int(4 * p.token_cnt * (p.dim // GROUP if p.get("form") == "blockscale" else 1))
+
+
+def _weights_nbytes(p: Any) -> int:
+    return int(p.eprt_cnt * p.eGUs)
 
 
 def _rows_nbytes(p: Any) -> int:
@@ -66,7 +74,14 @@ FAMILY = Family(
             dtypes=_8BIT,
             nbytes=lambda p: rows_nbytes(p.token_cnt, p.Xs, p.dim),
         ),
-        ptr("ptr_GU", "gate and up weights, shuffled", "8-bit [experts, 2 * hidden, dim]", "G", dtypes=_8BIT),
+        ptr(
+            "ptr_GU",
+            "gate and up weights, shuffled",
+            "8-bit [experts, 2 * hidden, dim]",
+            "G",
+            dtypes=_8BIT,
+            nbytes=_weights_nbytes,
+        ),
         ptr("ptr_XC", "rows with the padding of whole blocks, and tokens", "i32 [2]", "Xc", nbytes=lambda _: 8),
         ptr(
             "ptr_XQ",
@@ -95,7 +110,7 @@ FAMILY = Family(
         num("dim", "model size", "elements"),
         num("hidden_dim", "size of the intermediate", "elements", "hdim"),
         num("token_cnt", "tokens", "rows", "batch"),
-        num("eprt_cnt", "not used", live=False, meta="eprt"),
+        num("eprt_cnt", "experts; not used, but for checks of sizes", live=False, meta="eprt"),
         num("Xs", "row stride of X", "bytes"),
         num("GUs", "row stride of gate and up", "bytes"),
         num("Os", "row stride of the output", "bytes"),
@@ -143,5 +158,8 @@ FAMILY = Family(
             "a multiple of 128: each token's scales are Os / 32 bytes",
             when=lambda p: p.get("form") == "blockscale" and not p.splitk,
         ),
+        Require("eGUs", lambda p: _weights_nbytes(p) <= _REACH, "less than 4 GiB for all experts: " + _WHY),
+        Require("Xs", lambda p: p.token_cnt * p.Xs <= _REACH, "less than 4 GiB for all tokens: " + _WHY),
+        Require("Os", lambda p: _output_nbytes(p) <= _REACH, "less than 4 GiB for all tokens: " + _WHY),
     ),
 )

@@ -6,7 +6,6 @@ multiply both sums (doweight).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -23,7 +22,7 @@ from asmlaunch.validate.problems import operands
 from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
 from asmlaunch.validate.reference import Reference
 
-#: Of one token in this many, the last slot's expert is here; of the others it is elsewhere.
+#: Of the first of this many parts of the tokens all experts are here; of the others all but the first are elsewhere.
 _HERE = 4
 
 #: What the largest magnitude of a group becomes, on both processors.
@@ -52,6 +51,7 @@ class Sizes(Case):
         gelu: 1 for gelu, 0 for silu.
         experts, topk: experts, and slots of a token; some slots' experts are elsewhere.
         pad: bytes between rows of X, elements between tokens of the result.
+        apart: KiB between the weights of two experts.
     """
 
     tokens: int
@@ -62,6 +62,7 @@ class Sizes(Case):
     experts: int = 3
     topk: int = 2
     pad: int = 0
+    apart: int = 0
 
 
 @dataclass(frozen=True)
@@ -160,10 +161,9 @@ class Layer:
     def routing(self) -> moe.Routing:
         """Experts of the slots; most of the last expert's rows are elsewhere."""
         case = self.case
-        random = np.random.default_rng([case.seed, 4])
-        routing = moe.route(random, case.tokens, case.experts, case.topk, idle=tuple(range(1, case.experts - 1)))
-        away = (routing.experts == case.experts - 1) & (np.arange(case.tokens) % _HERE > 0)[:, None]
-        return dataclasses.replace(routing, experts=np.where(away, -1, routing.experts))
+        random, idle = np.random.default_rng([case.seed, 4]), tuple(range(1, case.experts - 1))
+        here = -(-case.tokens // _HERE)
+        return moe.route(random, case.tokens, case.experts, case.topk, idle=idle, here=here)
 
     @property
     def missing(self) -> np.ndarray:
@@ -225,7 +225,7 @@ def sizes(case: Sizes, p: Parameters) -> Mapping[str, Any]:
     return {
         "dim": case.dim, "hidden_dim": case.hidden, "token_cnt": case.tokens, "splitk": case.splits,
         "activation": case.gelu, "Xs": case.dim + case.pad, "GUs": case.dim, "Os": _row_bytes(case, p),
-        "eGUs": weights, "eGUQs": 4 * scales,
+        "eGUs": weights + 1024 * case.apart, "eGUQs": 4 * scales, "eprt_cnt": case.experts,
     }  # fmt: skip
 
 
@@ -242,9 +242,13 @@ def build(case: Sizes, p: Parameters) -> Problem:
     rows = moe.sort_rows(layer.routing, p["tile_m"])
     spaced = np.zeros((case.tokens, case.dim + case.pad), np.uint8)
     spaced[:, : case.dim] = layer.x.view(np.uint8)
+    weights = layer.weights.shuffled.view(np.uint8).reshape(case.experts, -1)
+    # Memory that is not written to costs nothing.
+    weights_apart = np.zeros((case.experts, weights.shape[1] + 1024 * case.apart), np.uint8)
+    weights_apart[:, : weights.shape[1]] = weights
     result, outputs = _outputs(layer)
     arguments = {
-        "O": result, "X": spaced, "GU": layer.weights.shuffled, "XC": rows.counts,
+        "O": result, "X": spaced, "GU": weights_apart, "XC": rows.counts,
         "XQ": np.ascontiguousarray(layer.x_scales.T), "GUQ": layer.weights.scales,
         "STP": rows.ids, "SW": rows.weights, "SEP": rows.experts,
     }  # fmt: skip
@@ -277,11 +281,11 @@ def _outputs(layer: Layer) -> tuple[np.ndarray, tuple[Output, ...]]:
 
 def cases(p: Parameters) -> Sequence[Sizes]:
     """A whole and a partial block, an expert without tokens, slots without rows, two columns of workgroups, a loop of
-    several steps and rows apart; the shortest loop, gelu, one token; K in two and four parts.
+    several steps, rows and experts apart; the shortest loop, gelu, one token; K in two and four parts.
     """
     rows, columns = p["tile_m"], p["tile_n"]
     return (
-        Sizes(tokens=rows + 5, hidden=2 * columns, dim=640, pad=GROUP),
+        Sizes(tokens=rows + 5, hidden=2 * columns, dim=640, pad=GROUP, apart=1),
         Sizes(tokens=1, hidden=columns, dim=128, gelu=1),
         Sizes(tokens=rows - 1, hidden=columns, dim=512, splits=1, pad=16),
         Sizes(tokens=3, hidden=columns, dim=512, splits=2),
