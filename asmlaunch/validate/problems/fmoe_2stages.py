@@ -44,7 +44,7 @@ class Sizes(Case):
     """``O[token, slot] = act(X[token] x Gate[e]^T) * (X[token] x Up[e]^T)``, e the expert of the slot.
 
     Attributes:
-        tokens: rows of X. The first expert gets each of them, the last a few, and those between none.
+        tokens: rows of X. The first expert gets each of them, the second none, the others some of a few.
         hidden: columns of gate, of up and of the result.
         dim: columns of X.
         splits: log2 of the parts of K; above 0 the result is the f32 sums without activation.
@@ -159,11 +159,10 @@ class Layer:
 
     @cached_property
     def routing(self) -> moe.Routing:
-        """Experts of the slots; most of the last expert's rows are elsewhere."""
+        """Experts of the slots; most but the first are elsewhere."""
         case = self.case
-        random, idle = np.random.default_rng([case.seed, 4]), tuple(range(1, case.experts - 1))
-        here = -(-case.tokens // _HERE)
-        return moe.route(random, case.tokens, case.experts, case.topk, idle=idle, here=here)
+        random = np.random.default_rng([case.seed, 4])
+        return moe.route(random, case.tokens, case.experts, case.topk, here=-(-case.tokens // _HERE))
 
     @property
     def missing(self) -> np.ndarray:
