@@ -1,7 +1,8 @@
 """What is known, at each point of a program, of the state that changes what instructions mean.
 
-MODE and the relative indexing of VGPRs are followed by data flow when a kernel is prepared, because they decide which
-code is made. A kernel in which they depend on the path taken is refused.
+EXEC is followed as far as it is all ones, also by way of SGPRs that are set to that and copied to it later. MODE and the
+relative indexing of VGPRs are followed too, because they decide which code is made; a kernel in which they depend on
+the path taken is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from asmlaunch.codeobject import KernelInfo
 from asmlaunch.emulator.decode import EXEC, Immediate, Instruction, Register, Word
+from asmlaunch.emulator.flow import writes
 from asmlaunch.errors import UnsupportedInstructionError
 
 #: MODE's denormal setting (for f32, and for f16 with f64): bit 0 lets denormal inputs pass, bit 1 denormal results.
@@ -28,12 +30,14 @@ class Mode:
         may_skip: VSKIP may be set, so vector instructions may be skipped.
         indexed: operand roles whose VGPR numbers are relative to M0.
         mode: the MODE register, bits 0..27 (AMD CDNA4 ISA manual, "Mode register").
+        ones: numbers of the SGPRs that are all ones on every path here.
     """
 
     full_exec: bool
     may_skip: bool = False
     indexed: frozenset[str] = frozenset()
     mode: int = 0
+    ones: frozenset[int] = frozenset()
 
     @property
     def denormals_32(self) -> int:
@@ -86,12 +90,19 @@ def writes_exec(instruction: Instruction) -> bool:
     return isinstance(first, Register) and first.file == "s" and first.index + first.count > EXEC
 
 
-def sets_full_exec(instruction: Instruction) -> bool:
-    """Whether this is ``s_mov_b64 exec, -1``."""
-    if instruction.mnemonic != "s_mov_b64" or not writes_exec(instruction):
+def _moves_ones(instruction: Instruction, mode: Mode) -> bool:
+    """Whether this is a scalar move of all ones: the constant -1, or SGPRs that hold it."""
+    if instruction.mnemonic not in ("s_mov_b32", "s_mov_b64"):
         return False
     source = instruction.operands[1]
+    if isinstance(source, Register):
+        return source.file == "s" and mode.ones.issuperset(range(source.index, source.index + source.count))
     return isinstance(source, Immediate) and source.as_int() == -1
+
+
+def sets_full_exec(instruction: Instruction, mode: Mode) -> bool:
+    """Whether this is ``s_mov_b64 exec, -1``, or from SGPRs that hold -1."""
+    return writes_exec(instruction) and instruction.mnemonic == "s_mov_b64" and _moves_ones(instruction, mode)
 
 
 def after(instruction: Instruction, mode: Mode) -> Mode:
@@ -100,6 +111,14 @@ def after(instruction: Instruction, mode: Mode) -> Mode:
     Raises:
         UnsupportedInstructionError: a change of MODE that is not known when the kernel is prepared.
     """
+    written = frozenset(place.number for place in writes(instruction) if place.file == "s")
+    ones = mode.ones | written if _moves_ones(instruction, mode) else mode.ones - written
+    changed = _after(instruction, mode)
+    return changed if ones == changed.ones else replace(changed, ones=ones)
+
+
+def _after(instruction: Instruction, mode: Mode) -> Mode:
+    """:func:`after` without ``ones``."""
     name = instruction.mnemonic
     if name == "s_set_gpr_idx_on":
         roles = instruction.operands[1]
@@ -118,7 +137,7 @@ def after(instruction: Instruction, mode: Mode) -> Mode:
     if name in ("s_setreg_b32", "s_setreg_imm32_b32"):
         return _set_register(instruction, mode)
     if writes_exec(instruction):
-        return replace(mode, full_exec=sets_full_exec(instruction))
+        return replace(mode, full_exec=sets_full_exec(instruction, mode))
     return mode
 
 
@@ -166,4 +185,9 @@ def join(one: Mode, other: Mode, address: int) -> Mode:
             need="the same on all paths",
             hint="run the kernel on a GPU",
         )
-    return replace(one, full_exec=one.full_exec and other.full_exec, may_skip=one.may_skip or other.may_skip)
+    return replace(
+        one,
+        full_exec=one.full_exec and other.full_exec,
+        may_skip=one.may_skip or other.may_skip,
+        ones=one.ones & other.ones,
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulator.toolkit import build
 
-from asmlaunch.emulator import program
+from asmlaunch.emulator import mode, program
 from asmlaunch.errors import CodeObjectError, UnsupportedInstructionError
 
 
@@ -34,6 +34,35 @@ def launch(body: str, processor: str = "gfx950") -> None:
 def test_the_instruction_is_named(body: str, says: str) -> None:
     with pytest.raises(UnsupportedInstructionError, match=says):
         launch(body)
+
+
+_RESTORED = "s_mov_b32 s10, -1\n s_mov_b32 s11, -1\n s_mov_b64 exec, s[4:5]\n {}\n s_mov_b64 exec, s[10:11]\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "known"),
+    [
+        ("s_nop 0", True),
+        ("s_mov_b64 s[12:13], s[10:11]\n s_mov_b64 s[10:11], s[12:13]", True),
+        ("s_mov_b32 s11, s4", False),
+        ("s_add_u32 s10, s10, s4", False),
+        ("v_cmp_eq_u32_e64 s[10:11], v0, v1", False),
+        ("s_load_dword s11, s[0:1], 0x0", False),
+        ("s_cmp_eq_u32 s4, 0\n s_cbranch_scc1 over\n s_mov_b32 s10, s4\nover:", False),
+        ("s_cmp_eq_u32 s4, 0\n s_cbranch_scc1 over\n s_mov_b32 s10, -1\nover:", True),
+    ],
+)
+def test_exec_restored_from_registers_that_hold_ones(between: str, known: bool) -> None:
+    """A transposing read is compiled only where EXEC is known to be all ones."""
+    body = _RESTORED.format(between) + "ds_read_b64_tr_b16 v[2:3], v1"
+    kernel = build(body, "x:ptr", processor="gfx950", vgprs=64).info
+    parsed = program.build(kernel, waits=False, full_exec=True)
+    state = parsed.blocks[-1].mode
+    for instruction in parsed.blocks[-1].instructions:
+        if instruction.mnemonic == "ds_read_b64_tr_b16":
+            break
+        state = mode.after(instruction, state)
+    assert state.full_exec is known
 
 
 def test_a_mode_that_depends_on_the_path_is_refused() -> None:
