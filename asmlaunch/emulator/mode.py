@@ -1,8 +1,8 @@
 """What is known, at each point of a program, of the state that changes what instructions mean.
 
-EXEC is followed as far as it is all ones, also by way of SGPRs that are set to that and copied to it later. MODE and the
-relative indexing of VGPRs are followed too, because they decide which code is made; a kernel in which they depend on
-the path taken is refused.
+EXEC is followed as far as it is all ones, also by way of SGPRs that are set to that and copied to it later. MODE and
+the relative indexing of VGPRs are followed too, because they decide which code is made; a kernel in which they depend
+on the path taken is refused.
 """
 
 from __future__ import annotations
