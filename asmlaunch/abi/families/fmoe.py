@@ -37,10 +37,14 @@ _ANONYMOUS = {
 }
 
 
+def _is_anonymous(kernel: KernelInfo) -> bool:
+    return plain_name(kernel.name) == "fmoe_kernel_func"
+
+
 def _full_name(kernel: KernelInfo) -> str:
     """A name that says what the kernel is: its own, or the one in ``_ANONYMOUS``."""
     name = plain_name(kernel.name)
-    return _ANONYMOUS.get(hashlib.sha256(kernel.code).hexdigest()[:16], name) if name == "fmoe_kernel_func" else name
+    return _ANONYMOUS.get(hashlib.sha256(kernel.code).hexdigest()[:16], name) if _is_anonymous(kernel) else name
 
 
 def _where(pattern: str, changes: Mapping[str, Mapping[str, Any]]) -> Variant:
@@ -48,10 +52,12 @@ def _where(pattern: str, changes: Mapping[str, Mapping[str, Any]]) -> Variant:
 
 
 def _derived(kernel: KernelInfo, _: Mapping[str, Any]) -> dict[str, Any]:
-    name, anonymous = _full_name(kernel), plain_name(kernel.name) == "fmoe_kernel_func"
+    name, anonymous = _full_name(kernel), _is_anonymous(kernel)
     parts = frozenset(name.split("_"))
     columns = re.search(r"(?:subGU_|32x)(\d+)", name)
     f16_output = bool(parts & {"fp16", "f16"})
+    # f16 sums of values that were converted to bf16: right where there is nothing to add.
+    one_part = f16_output and not anonymous and not parts & {"vs", "novs"}
     smf, gated = "smf" in parts, "g1u1" in parts
     form = _format(name)
     return {
@@ -66,12 +72,11 @@ def _derived(kernel: KernelInfo, _: Mapping[str, Any]) -> dict[str, Any]:
         "weight_first": "tkw1" in parts,
         "output": "f16" if f16_output else "bf16",
         # Of the parts that are added: f16 is cut off but in fmoe_f16.
-        "rounding": "toward_zero" if f16_output and not anonymous else "nearest",
-        # f16 sums of values that were converted to bf16: right where there is nothing to add.
-        "one_part": f16_output and not anonymous and not parts & {"vs", "novs"},
+        "rounding": "toward_zero" if f16_output and not anonymous and not one_part else "nearest",
+        "one_part": one_part,
         "persistent": "ps" in parts,
         "swapped": smf,
-        "dim_step": _dim_step(name, parts, anonymous),
+        "dim_step": _dim_step(kernel, form),
     }
 
 
@@ -88,15 +93,28 @@ def _format(name: str) -> str:
     return next(form for part, form in forms if part in lower)
 
 
-def _dim_step(name: str, parts: frozenset[str], anonymous: bool) -> tuple[int, int, bool]:
-    """Multiple and minimum of ``dim``, and whether 256 is right although it is no multiple."""
-    if "noquant" in name:
+def _dim_step(kernel: KernelInfo, form: str) -> tuple[int, int, bool]:
+    """Multiple and minimum of ``dim``, and whether 256 is right although it is less.
+
+    Kernels compute the output's columns in a loop over pairs of tiles; what follows it takes the second tile to be the
+    last. Found by executing kernels of each kind with dim = 128, 256, 384, 512, 640, 768, 1024, 1280, 1536.
+    """
+    name = _full_name(kernel)
+    parts, mangled = frozenset(name.split("_")), kernel.name.startswith("_Z")
+    smf, gated = "smf" in parts, "g1u1" in parts
+    if form in ("bf16", "f16"):
         return 256, 512, False
-    if {"atm", "opt"} <= parts or (anonymous and "int8" in parts):
+    if (
+        {"atm", "opt"} <= parts
+        or (form == "fp8_blocks" and not mangled)
+        or (form == "int8" and not gated and not smf and _is_anonymous(kernel))
+    ):
         return 512, 1024, False
-    if "blockscale" in name or "xfp4" in name.lower():
+    if form == "int8" and smf:
+        return 512, 512, gated
+    if form in ("fp8_blocks", "mxfp4"):
         return 512, 512, True
-    if "vs" in parts and "ps" not in parts and "pertokenFp8" in parts and not parts & {"multix", "tkw1", "smf"}:
+    if form == "fp8" and "vs" in parts and "pertokenFp8" in parts and not parts & {"ps", "multix", "tkw1", "smf"}:
         return 512, 512, True
     return 256, 256, False
 
