@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Replay:
         written: bytes that the captured launch changed.
         first: address and offset, in its allocation, of the first difference; None without one.
         findings: what the device noticed.
+        left: what each allocation holds now, in the capture's order.
     """
 
     device: str
@@ -32,6 +34,7 @@ class Replay:
     written: int
     first: tuple[int, int] | None
     findings: tuple[str, ...]
+    left: tuple[np.ndarray, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def equal(self) -> bool:
@@ -39,7 +42,7 @@ class Replay:
         return self.compared > 0 and not self.different
 
 
-def replay(launch: CapturedLaunch, device: str | Device | None = None) -> Replay:
+def replay(launch: CapturedLaunch, device: str | Device | None = None, **options: Any) -> Replay:
     """Run a captured launch on copies of its memory.
 
     Pointers in the argument bytes that lie in a captured allocation are moved to its copy; every other byte is passed
@@ -47,6 +50,7 @@ def replay(launch: CapturedLaunch, device: str | Device | None = None) -> Replay
 
     Args:
         device: as for :func:`asmlaunch.load`; a GPU must be able to use host memory by its address.
+        options: launch options of the device.
 
     Raises:
         DumpError: no code object, argument bytes or memory in the capture, or only a part of an allocation.
@@ -74,6 +78,7 @@ def replay(launch: CapturedLaunch, device: str | Device | None = None) -> Replay
         block=launch.block,
         dynamic_lds=launch.dynamic_lds,
         buffers=buffers,
+        **options,
     )
     compared = different = written = 0
     first = None
@@ -87,7 +92,7 @@ def replay(launch: CapturedLaunch, device: str | Device | None = None) -> Replay
         different += unequal.size
         if unequal.size and first is None:
             first = memory.address, int(unequal[0])
-    return Replay(result.device, compared, different, written, first, tuple(map(str, result.findings)))
+    return Replay(result.device, compared, different, written, first, tuple(map(str, result.findings)), tuple(copies))
 
 
 def _copy(memory: Memory) -> np.ndarray:

@@ -7,7 +7,21 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from asmlaunch.cli import audit, bench, capture, diff, disasm, hexdump, inspect, layout, manifests, probe, sweep, verify
+from asmlaunch.cli import (
+    audit,
+    bench,
+    capture,
+    diff,
+    disasm,
+    hexdump,
+    inspect,
+    layout,
+    manifests,
+    probe,
+    report,
+    sweep,
+    verify,
+)
 from asmlaunch.cli.map import kernarg_map
 from asmlaunch.cli.output import errors
 from asmlaunch.errors import AsmlaunchError
@@ -41,7 +55,8 @@ app = typer.Typer(
     **diff**), say what is wrong with them (**audit**), and run a kernel to check its numbers (**verify**) or all of
     a family's (**sweep**), on the CPU when there is no AMD GPU. **probe** finds out by experiment what is documented
     nowhere. **capture** records what another program launches,
-    to look at it (**show**) or run it again (**replay**).
+    to look at it (**show**) or run it again (**replay**); **report** says what came of a launch that `verify --bundle`
+    has kept.
     """,
 )
 app.command("inspect")(inspect.inspect)
@@ -55,6 +70,7 @@ app.command("manifests")(manifests.manifests)
 app.command("capture", no_args_is_help=True, context_settings={"allow_interspersed_args": False})(capture.capture)
 app.command("show")(capture.show)
 app.command("replay")(capture.replay)
+app.command("report", no_args_is_help=True)(report.report_command)
 app.add_typer(verify.app, name="verify")
 app.command("sweep", no_args_is_help=True)(sweep.sweep)
 app.add_typer(layout.app, name="layout")

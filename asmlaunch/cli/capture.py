@@ -10,10 +10,13 @@ from rich.table import Table
 
 from asmlaunch.abi.diff import show as show_value
 from asmlaunch.abi.families.base import plain_name
-from asmlaunch.capture import Capture, CapturedLaunch, record
+from asmlaunch.capture import Capture, CapturedLaunch, Replay, record
 from asmlaunch.capture import replay as run_again
 from asmlaunch.cli.output import console, errors, print_json
+from asmlaunch.cli.report import ObjectOption, read_bundle
 from asmlaunch.errors import AsmlaunchError
+from asmlaunch.validate.bundle import Bundle
+from asmlaunch.validate.bundle import replay as replay_bundle
 
 FileArgument = Annotated[Path, typer.Argument(help="A file that `asmlaunch capture` wrote.", show_default=False)]
 LaunchOption = Annotated[int | None, typer.Option("--launch", min=1, help="Only this launch, by its number.")]
@@ -60,11 +63,18 @@ def replay(
     file: FileArgument,
     launch: LaunchOption = None,
     device: Annotated[str, typer.Option(help="Where to run it.")] = "emulator",
+    object_file: ObjectOption = None,
 ) -> None:
-    """Run captured launches again on the captured memory and compare what they leave, byte by byte.
+    """Run captured launches, or the launch of a bundle (.asml), again and compare what they leave, byte by byte.
 
-    The exit status is 1 when a byte differs. The capture needs `--memory`.
+    The exit status is 1 when a byte differs. A capture needs `--memory`. What a stranger's bundle holds is machine
+    code: leave it to the emulator.
     """
+    if Bundle.is_one(file):
+        bundle = read_bundle(file, object_file)
+        result = replay_bundle(bundle, device)
+        _print_replay(f"{plain_name(bundle.kernel)}", result)
+        raise typer.Exit(0 if result.equal else 1)
     captured = Capture.load(file)
     numbers = range(1, len(captured.launches) + 1) if launch is None else [launch]
     failed = False
@@ -82,15 +92,15 @@ def replay(
             )
             continue
         failed |= not result.equal
-        verdict = "[green]equal[/]" if result.equal else f"[red]{result.different} bytes differ[/]"
-        where = "" if result.first is None else f", the first at {result.first[0]:#x} + {result.first[1]}"
-        console.print(
-            f"launch {number} of {plain_name(entry.kernel)} on {result.device}: {verdict}{where} "
-            f"({result.compared} bytes compared, {result.written} of them written)",
-            highlight=False,
-            soft_wrap=True,
-        )
+        _print_replay(f"launch {number} of {plain_name(entry.kernel)}", result)
     raise typer.Exit(1 if failed else 0)
+
+
+def _print_replay(what: str, result: Replay) -> None:
+    verdict = "[green]equal[/]" if result.equal else f"[red]{result.different} bytes differ[/]"
+    where = "" if result.first is None else f", the first at {result.first[0]:#x} + {result.first[1]}"
+    compared = f"{result.compared} bytes compared, {result.written} of them written"
+    console.print(f"{what} on {result.device}: {verdict}{where} ({compared})", highlight=False, soft_wrap=True)
 
 
 def _numbered(captured: Capture) -> list[tuple[int, CapturedLaunch]]:

@@ -37,6 +37,13 @@ _Device = Annotated[
     str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
 ]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print a list of results as JSON.")]
+_Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Report on the first run that fails (or the first) as an HTML page."),
+]
+_Keep = Annotated[
+    Path | None, typer.Option("--bundle", metavar="FILE", help="Keep that run as a bundle (.asml), to replay it.")
+]
 
 
 @app.command("a4w4")
@@ -60,6 +67,8 @@ def a4w4(
     ] = "float64",
     kernels: _Folder = None,
     device: _Device = None,
+    html: _Html = None,
+    keep: _Keep = None,
     as_json: _AsJson = False,
 ) -> None:
     """Verify MI350 matrix multiplications with 4-bit operands: D = A x B^T, A and B in MXFP4, D in bf16.
@@ -82,7 +91,7 @@ def a4w4(
                 f4gemm.Sizes(2 * rows, 2 * columns, 256, seed=seed),
             ]
         jobs += [(definition, one, case) for case in cases]
-    _verify("a4w4", "m x n x k", _product, jobs, as_json, options={"reference": reference})
+    _verify("a4w4", "m x n x k", _product, jobs, as_json, options={"reference": reference}, files=(html, keep))
 
 
 def _product(case: Any) -> str:
@@ -118,6 +127,8 @@ def _of_family(definition: Definition) -> Callable[..., None]:
         ] = None,
         kernels: _Folder = None,
         device: _Device = None,
+        html: _Html = None,
+        keep: _Keep = None,
         as_json: _AsJson = False,
     ) -> None:
         jobs = []
@@ -129,7 +140,7 @@ def _of_family(definition: Definition) -> Callable[..., None]:
             jobs += [(definition, one, dataclasses.replace(case, seed=seed or case.seed)) for case in cases]
         given = {"checks": checks, "schedule": schedule, "resident": resident}
         options = {name: value for name, value in given.items() if value is not None}
-        _verify(definition.name, "problem", lambda case: case.short(), jobs, as_json, check, options)
+        _verify(definition.name, "problem", lambda case: case.short(), jobs, as_json, check, options, (html, keep))
 
     about = inspect.getdoc(definition.case) or ""
     # Markdown wants its lists marked.
@@ -164,10 +175,12 @@ def _verify(
     as_json: bool,
     check: bool = True,
     options: Mapping[str, Any] | None = None,
+    files: tuple[Path | None, Path | None] = (None, None),
 ) -> None:
     """Run the jobs, print a table or JSON; ``label`` writes a case in the column ``sizes``.
 
-    The exit status is 1 when a result is outside its bound.
+    ``files`` are those for a page and a bundle of the first job that fails, or of the first. The exit status is 1 when
+    a result is outside its bound.
     """
     rows = []
     for (definition, kernel, case), row in zip(jobs, _run(jobs, check, options or {}), strict=True):
@@ -177,7 +190,24 @@ def _verify(
     else:
         with_findings = "checks" in (options or {})
         _print_table(title, sizes, rows, with_findings, (options or {}).get("reference", "float64"))
+    if any(files):
+        _report(next((job for job, row in zip(jobs, rows, strict=True) if not row["passed"]), jobs[0]), options, files)
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
+
+
+def _report(job: _Job, options: Mapping[str, Any] | None, files: tuple[Path | None, Path | None]) -> None:
+    """Run a job once more, keeping all of it, and write what is wanted of that."""
+    from asmlaunch.cli.report import save_bundle, write_html
+    from asmlaunch.validate.report import examine, report
+
+    _, kernel, case = job
+    html, keep = files
+    bundle, found = examine(kernel, case, **{k: v for k, v in (options or {}).items() if k != "reference"})
+    if keep is not None:
+        save_bundle(bundle, keep)
+        found = report(bundle, path=str(keep))
+    if html is not None:
+        write_html(found, html)
 
 
 def _run(jobs: Sequence[_Job], check: bool, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

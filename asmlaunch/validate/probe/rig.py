@@ -13,6 +13,7 @@ import numpy as np
 
 from asmlaunch.abi import bind, hidden_values, resolve
 from asmlaunch.errors import (
+    ArgumentError,
     AsmlaunchError,
     DeviceError,
     EmulationError,
@@ -26,6 +27,7 @@ from asmlaunch.validate.problems import DEFINITIONS, Case, Definition, Output, d
 
 if TYPE_CHECKING:
     from asmlaunch.abi import Buffer
+    from asmlaunch.devices import LaunchResult
 
 #: Wave-instructions a wave may execute while it is probed: a few hundred times what these problems need.
 BUDGET = 5_000_000
@@ -40,12 +42,14 @@ class Observation:
         error: what ended the launch early.
         findings: what the device noticed.
         instructions: wave-instructions executed; None where the device does not count.
+        launched: all that the device says; None where it did not end as it should.
     """
 
     outputs: Mapping[str, np.ndarray]
     error: AsmlaunchError | None = None
     findings: tuple[str, ...] = ()
     instructions: int | None = None
+    launched: LaunchResult | None = None
 
     @property
     def ended(self) -> str:
@@ -142,11 +146,33 @@ class Rig:
                 count += int(changed.sum() - changed[row:, column:][: result.shape[0], : result.shape[1]].sum())
         return count
 
-    def kernarg(self, addresses: Mapping[str, int] | None = None) -> bytes:
-        """The argument bytes, with these addresses of the operands (default: those of the arrays)."""
-        where = {name: buffer.address for name, buffer in self._buffers.items()} if addresses is None else addresses
+    def initial(self) -> dict[str, np.ndarray]:
+        """What every buffer holds when a launch starts."""
+        return {name: self.before.get(name, array) for name, array in self.arrays.items()}
+
+    def change(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Put arrays into the operands' memory; gives the numbers among ``arguments``, by canonical name.
+
+        Raises:
+            ArgumentError: a name that is no argument, or an array of another size than the operand's.
+        """
+        values: dict[str, Any] = {}
+        for name, value in self.kernel.schema.canonical(arguments).items():
+            if not isinstance(value, np.ndarray):
+                values[name] = value
+                continue
+            target = self.arrays.get(name)
+            if target is None or target.nbytes != value.nbytes:
+                need = "no array" if target is None else f"{target.nbytes} bytes, as in the problem"
+                raise ArgumentError(f"argument {name}", got=f"{value.nbytes} bytes", need=need)
+            target.reshape(-1).view(np.uint8)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        return values
+
+    def kernarg(self, *, values: Mapping[str, Any] | None = None) -> bytes:
+        """The argument bytes with the addresses of the arrays, and ``values`` instead of the problem's own."""
+        where = {name: buffer.address for name, buffer in self._buffers.items()}
         hidden = hidden_values(self.kernel.schema, self.grid, self.block, self.lds)
-        return self.kernel.schema.pack({**self.values, **hidden, **where})
+        return self.kernel.schema.pack({**self.values, **hidden, **where, **(values or {})})
 
     def run(
         self,
@@ -172,7 +198,7 @@ class Rig:
         hidden = hidden_values(self.kernel.schema, self.grid, self.block, self.lds)
         error: AsmlaunchError | None = None
         findings: tuple[str, ...] = ()
-        instructions = None
+        instructions, result = None, None
         try:
             with device.staged(tuple(buffers.values()), self._zero, **self.options) as addresses:
                 packed = bytearray(self.kernel.schema.pack({**self.values, **hidden, **(values or {}), **addresses}))
@@ -192,7 +218,7 @@ class Rig:
         except (EmulationError, DeviceError) as raised:
             error = raised
         outputs = {name: _bytes(_owner(buffers[name])).copy() for name in self.written}
-        return Observation(outputs, error, findings, instructions)
+        return Observation(outputs, error, findings, instructions, result)
 
 
 def declared(kernel: Kernel) -> Definition:
