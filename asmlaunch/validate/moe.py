@@ -286,8 +286,12 @@ def silu(x: np.ndarray) -> np.ndarray:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """The tanh form: ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))``."""
-    return np.asarray(x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+    """The tanh form as the kernels have it: ``x / (1 + exp(-x * (1.59577 + 0.071354 x^2)))``.
+
+    Their constants are those of ``sqrt(2/pi) * (x + 0.044715 x^3)``, doubled and cut to five or six digits.
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(x / (1 + np.exp(-x * (1.59577 + 0.071354 * x**2))))
 
 
 ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"silu": silu, "gelu": gelu}

@@ -99,11 +99,13 @@ def test_the_reference_is_what_the_arguments_say(form: str, gelu: int) -> None:
     for (token, slot, column), (gate, up) in elements(form, case, arguments).items():
         cubic = math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)
         want = (gate / 2 * (1 + math.tanh(cubic)) if gelu else gate / (1 + math.exp(-gate))) * up
+        # The kernels' constants for gelu have five or six digits.
+        near = 1e-9 + (9e-7 * (abs(gate) + abs(gate) ** 3) if gelu else 0)
         row = token * case.topk + slot
-        assert layer.activated.value[row, column] == pytest.approx(want, rel=1e-9)
+        assert layer.activated.value[row, column] == pytest.approx(want, rel=near)
         if form != "blockscale":
             assert made.outputs[0].reference().value[token, slot * case.hidden + column] == pytest.approx(
-                want, rel=1e-9
+                want, rel=near
             )
         count += 1
     assert count > 2 * case.tokens

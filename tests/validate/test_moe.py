@@ -66,6 +66,9 @@ def test_activations():
     for x in (-9.0, -1.5, 0.0, 0.3, 4.0):
         assert moe.silu(np.array(x)) == pytest.approx(x / (1 + math.exp(-x)))
         assert moe.gelu(np.array(x)) == pytest.approx(x * (1 + math.erf(x / math.sqrt(2))) / 2, abs=5e-4)
+        # 2 sqrt(2/pi) to 9e-7, and 0.044715 of that to 9e-7: the exponent may be off by that times x and x^3.
+        tanh = x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        assert moe.gelu(np.array(x)) == pytest.approx(tanh, rel=1e-12 + 9e-7 * (abs(x) + abs(x) ** 3))
     x = np.linspace(-8, 8, 100001)
     for activation in moe.ACTIVATIONS.values():
         assert np.abs(np.diff(activation(x)) / np.diff(x)).max() < moe._SLOPE

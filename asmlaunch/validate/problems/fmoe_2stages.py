@@ -29,9 +29,9 @@ _HERE = 4
 _LARGEST = 240.0
 
 #: f32 errors are in the reference's slack; one rounding to bf16 follows, halves away from zero. A step of bf16 is 2^16
-#: of f32's, and at the tail of the activations, where errors grow with the exponent, results may be off by a thousand
-#: of these: few move over a boundary.
-_BF16 = Bound(0.95, 2.0**-8, 0.0, rounding="half_away")
+#: of f32's, and at the tail of the activations, where errors grow with the exponent, results may be off by hundreds of
+#: these: few move over a boundary.
+_BF16 = Bound(0.99, 2.0**-8, 0.0, rounding="half_away")
 
 #: Codes are those of float64 but for the few that f32 errors move over a boundary, which the slack allows for.
 _CODES = Bound(0.999, 0.0, 0.0)
