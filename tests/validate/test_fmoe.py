@@ -112,6 +112,8 @@ def test_columns_come_in_pairs_of_tiles(load, name: str, wrong: int, right: int)
         ("int8", {"token_cnt": 1 << 24, "Xs": 64, "Os": 64}, "the slot is above the token"),
         ("int8", {"token_cnt": 1 << 20, "Xs": 1 << 12}, "X for .*less than 4 GiB"),
         ("int8", {"token_cnt": 1 << 20, "Os": 1 << 12}, "O for .*less than 4 GiB"),
+        ("int8", {"eGUs": 1 << 31}, "eGUs for .*less than 4 GiB"),
+        ("int8", {"eDs": 1 << 31}, "eDs for .*less than 4 GiB"),
         ("fp8", {"total_tgs": 4, "ps_deno": 0}, "at least 1"),
     ],
 )

@@ -163,6 +163,13 @@ def _dim_is_right(p: Any) -> bool:
 
 _BITS = {"mxfp4": 4, "bf16": 16, "f16": 16}
 
+_WHY = "offsets have 32 bits, those of experts too (experts are counted where eprt_cnt is given)"
+
+
+def _reaches(count: Callable[[Any], int], size: str) -> Callable[[Any], bool]:
+    return lambda p: count(p) * p.get(size) < 2**32
+
+
 _DEAD = {"live": False, "default": 0}
 _LIVE = {"live": True, "default": None}
 _SCALES = ("ptr_XQ", "ptr_GUQ", "ptr_DQ", "eGUQs", "eDQs")
@@ -233,12 +240,15 @@ FAMILY = Family(
         Require(
             "inter_dim", lambda p: p.inter_dim > 0 and p.inter_dim % p.sub == 0, "a multiple of the kernel's columns"
         ),
-        Require(
-            "X",
-            lambda p: p.token_cnt * (p.topk if p.rows_by_slot else 1) * p.Xs < 2**32,
-            "less than 4 GiB: offsets have 32 bits",
+        *(
+            Require(what, _reaches(count, size), f"less than 4 GiB: {_WHY}")
+            for what, count, size in (
+                ("X", lambda p: p.token_cnt * (p.topk if p.rows_by_slot else 1), "Xs"),
+                ("O", lambda p: p.token_cnt, "Os"),
+                ("eGUs", lambda p: p.eprt_cnt - 1, "eGUs"),
+                ("eDs", lambda p: p.eprt_cnt - 1, "eDs"),
+            )
         ),
-        Require("O", lambda p: p.token_cnt * p.Os < 2**32, "less than 4 GiB: offsets have 32 bits"),
         Require("token_cnt", lambda p: p.token_cnt < 2**24, "less than 2^24: the slot is above the token in its id"),
         Require(
             "eDQs", lambda p: p.eDQs == 4 * p.dim, "4 * dim: it is also the pitch of XQ", when=lambda p: p.quantises

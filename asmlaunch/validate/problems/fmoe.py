@@ -47,6 +47,7 @@ class Sizes(Case):
         here: tokens that have all their slots; later ones have only their first, the others are elsewhere.
         groups: persistent workgroups a chunk, 0 for the plain grid (persistent kernels only).
         pad: bytes between rows of X, elements between rows of O.
+        apart: KiB between the weights of two experts, of both projections.
     """
 
     m: int
@@ -57,6 +58,7 @@ class Sizes(Case):
     here: int = 20
     groups: int = 0
     pad: int = 0
+    apart: int = 0
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,8 @@ def _make(kind: _Kind, case: Sizes) -> _Made:
     spaced = np.zeros((len(x.data), x.data.shape[1] + case.pad), np.uint8)
     spaced[:, : x.data.shape[1]] = x.data
     arguments = {
-        "X": spaced, "GU": gate_up.data, "XC": order.counts, "D": down.data, "XQ": x.scales, "GUQ": gate_up.scales,
+        "X": spaced, "GU": _apart(gate_up.data, case), "XC": order.counts, "D": _apart(down.data, case),
+        "XQ": x.scales, "GUQ": gate_up.scales,
         "DQ": down.scales, "SMQ": unused if smooth is None else smooth, "STP": order.ids, "SW": order.weights,
         "SEP": order.experts,
     }  # fmt: skip
@@ -319,6 +322,15 @@ def _make(kind: _Kind, case: Sizes) -> _Made:
     for array in given.values():
         array.flags.writeable = False
     return _Made(given, reference)
+
+
+def _apart(data: np.ndarray, case: Sizes) -> np.ndarray:
+    """Bytes of all experts, ``[experts, bytes]``, with a gap after each."""
+    data = data.reshape(case.experts, -1)
+    # Memory that is not written to costs nothing.
+    spaced = np.zeros((case.experts, data.shape[1] + 1024 * case.apart), np.uint8)
+    spaced[:, : data.shape[1]] = data
+    return spaced
 
 
 def sizes(case: Sizes, p: Parameters) -> Mapping[str, Any]:
@@ -338,7 +350,8 @@ def sizes(case: Sizes, p: Parameters) -> Mapping[str, Any]:
     return {
         "dim": case.dim, "inter_dim": inter, "token_cnt": case.m, "eprt_cnt": case.experts, "topk": case.topk,
         "Xs": case.dim * x_bits // 8 + case.pad, "GUs": case.dim * bits // 8, "Ds": inter * bits // 8,
-        "Os": 2 * (case.dim + case.pad), "eGUs": rows * case.dim * bits // 8, "eDs": case.dim * inter * bits // 8,
+        "Os": 2 * (case.dim + case.pad), "eGUs": rows * case.dim * bits // 8 + 1024 * case.apart,
+        "eDs": case.dim * inter * bits // 8 + 1024 * case.apart,
         "eGUQs": scales(rows, case.dim), "eDQs": scales(case.dim, inter), "eSMQs": 4 * inter, **persistent,
     }  # fmt: skip
 
@@ -361,7 +374,7 @@ def cases(p: Parameters) -> Sequence[Sizes]:
     step, least, also_256 = p["dim_step"]
     dim = max(512, least)
     groups = (2, 3) if p["persistent"] else (0, 0)
-    whole = Sizes(m=37, dim=dim, groups=groups[0], pad=64)
+    whole = Sizes(m=37, dim=dim, groups=groups[0], pad=64, apart=1)
     single = Sizes(m=37, dim=256 if also_256 else dim + step, chunks=1, topk=1, groups=groups[1])
     if p["one_part"]:
         whole = dataclasses.replace(whole, chunks=1, topk=1)
