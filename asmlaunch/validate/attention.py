@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from asmlaunch.errors import ArgumentError
+from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.reference import Reference
 
-#: What the f32 errors of dS = P * (dP - D) may add, in rounding steps of its 16-bit format: a fraction of
-#: ``P * (|dP| + |D|)``, which does not cancel.
-_CANCELLED = 2.0**-8
+_AROUND = 4  # f32 roundings of dP - D, and of what it is multiplied with
 
 
 def band(rows: int, keys: int, *, before: int | None = None, after: int | None = None) -> np.ndarray:
@@ -130,16 +129,19 @@ class Gradients:
     """Gradients of attention, all per query head (see :func:`sum_of_groups`).
 
     ``magnitude`` is that of the products of the last matrix product, with P and dS no smaller than their 16-bit
-    format's normal numbers: their rounding loses a fraction of it.
+    format's normal numbers: their rounding loses a fraction of it. ``slack`` is what dP, a sum in f32 that may cancel
+    against D, adds to that.
 
     Attributes:
         dq: ``[..., heads, rows, width]``.
         dk, dv: ``[..., heads, keys, width]``.
+        ds: gradient of the scores, their factor included, ``[..., heads, rows, keys]``.
     """
 
     dq: Reference
     dk: Reference
     dv: Reference
+    ds: np.ndarray
 
 
 def row_sums(o: np.ndarray, do: np.ndarray) -> Reference:
@@ -180,10 +182,14 @@ def gradients(
     p = np.exp(np.where(seen, scale * (q @ k.swapaxes(-1, -2)) - np.where(np.isfinite(lse), lse, 0.0), -np.inf))
     dp = do @ v.swapaxes(-1, -2)
     ds = p * (dp - d)
-    p_size = np.where(seen, np.maximum(p, smallest), 0.0)
-    ds_size = np.where(seen, np.maximum(np.abs(ds), smallest) + _CANCELLED * p * (np.abs(dp) + np.abs(d)), 0.0)
-    return Gradients(
-        Reference(scale * (ds @ k), abs(scale) * (ds_size @ np.abs(k))),
-        Reference(scale * (ds.swapaxes(-1, -2) @ q), abs(scale) * (ds_size.swapaxes(-1, -2) @ np.abs(q))),
-        Reference(p.swapaxes(-1, -2) @ do, p_size.swapaxes(-1, -2) @ np.abs(do)),
+    p_size, ds_size = (np.where(seen, np.maximum(np.abs(one), smallest), 0.0) for one in (p, ds))
+    lost = (
+        p * (do.shape[-1] * (np.abs(do) @ np.abs(v).swapaxes(-1, -2)) + _AROUND * (np.abs(dp) + np.abs(d))) * F32_STEP
     )
+
+    def product(of: np.ndarray, size: np.ndarray, error: np.ndarray, other: np.ndarray) -> Reference:
+        return Reference(scale * (of @ other), *(abs(scale) * (one @ np.abs(other)) for one in (size, error)))
+
+    dk = product(ds.swapaxes(-1, -2), ds_size.swapaxes(-1, -2), lost.swapaxes(-1, -2), q)
+    dv = Reference(p.swapaxes(-1, -2) @ do, p_size.swapaxes(-1, -2) @ np.abs(do))
+    return Gradients(product(ds, ds_size, lost, k), dk, dv, scale * ds)

@@ -30,8 +30,15 @@ SAMPLE = [
     ("layer_norm", "gfx942/layer_norm_qnt.co", 0),
     ("all_reduce", "gfx942/all_reduce.co", 0),
     ("fmha_v3_fwd", "gfx950/fmha_v3_fwd/fwd_hd128_bf16_causal_group.co", 0),
+    ("fmha_v3_bwd_fixed", "gfx942/fmha_v3_bwd/bwd_hd64_fp16_a16.co", 0),
+    ("fmha_v3_bwd_ragged", "gfx942/fmha_v3_bwd/bwd_hd64_bf16_a32_rtz_pssk.co", 0),
+    ("fmha_v3_bwd_group", "gfx950/fmha_v3_bwd/bwd_hd64_bf16_causal_br_a32_rtna_pssk_group.co", 0),
+    ("fmha_v3_bwd_wide", "gfx950/fmha_v3_bwd/bwd_hd128_bf16_causal_br_a16_psskddv_group.co", 0),
+    ("fmha_v3_bwd_dq_shuffle", "gfx950/fmha_v3_bwd/bwd_hd128_dq_shuffle_group.co", 0),
     ("all_reduce_norm", "gfx942/allreduce_rmsnorm_qnt_N8192.co", 1),
     ("fmoe", "gfx942/fmoe/silu/fmoe_bf16_pertokenInt8_g1u1_vs_silu_1tg_32x128.co", 0),
+    ("pa", "gfx942/pa/pa_bf16_pertokenFp8_gqa8_2tg_4w_hp.co", 0),
+    ("mla", "gfx942/mla/mla_a16w16_qh16_m16x4_n16x1_coex0_mask1_ps.co", 2),
     ("fmoe_2stages", "gfx950/fmoe_2stages/fmoe_stage1_bf16_pertokenFp8_blockscale_g1u1_16x128_4tg_pf2.co", 0),
 ]
 

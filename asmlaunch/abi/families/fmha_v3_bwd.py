@@ -29,7 +29,13 @@ from asmlaunch.abi.families.base import (
 from asmlaunch.abi.schema import Field, Symbol, extent
 from asmlaunch.codeobject import KernelInfo
 
-_NAME = r"fmha_bwd_hd(?P<head>64|128|192|192_hd128)_(bf16|fp16)_(causal_|causal_br_|swa_)?a(16|32)\w*"
+_NAME = (
+    r"fmha_bwd_hd(?P<head>64|128|192|192_hd128)_(?P<type>bf16|fp16)_((?P<mask>causal|causal_br|swa)_)?"
+    r"a(?P<accumulated>16|32)\w*"
+)
+
+
+_WIDE_SIZE = 704
 
 
 def _size_is(size: int) -> Callable[[KernelInfo], bool]:
@@ -86,7 +92,15 @@ def _derived(kernel: KernelInfo, stated: Mapping[str, Any]) -> dict[str, Any]:
         "halved": "causal" in parts,
         "tile_k": tile,
         "ragged_head": "dv" in plain_tail(parts),
+        "rounding": _rounding(kernel, parts),
     }
+
+
+def _rounding(kernel: KernelInfo, parts: frozenset[str]) -> str:
+    """How P, dS and 16-bit results are rounded: the wide gfx950 kernels have instructions that round to nearest."""
+    if kernel.kernarg_size == _WIDE_SIZE:
+        return "nearest"
+    return "half_away" if "rtna" in parts else "nearest" if "rtne" in parts else "toward_zero"
 
 
 def plain_tail(parts: frozenset[str]) -> str:
@@ -180,6 +194,12 @@ FIXED = Family(
             lambda p: p.seq_len > 0 and p.seq_len % 64 == 0,
             "a multiple of 64: tails are read and written outside",
         ),
+        Require(
+            "BAs",
+            lambda p: p.BAs == 2 * (p.get("head_dim") or p.head) * p.nhead_q * p.seq_len,
+            "Q packed: a sequence's log-sum-exp, D and f32 dQ are found by the batch stride of Q",
+            when=lambda p: p.batch > 1,
+        ),
         _HEAD_SIZE,
     ),
 )
@@ -249,7 +269,7 @@ WIDE = Family(
     name="fmha_v3_bwd_wide",
     title="attention backward for gfx950, batch and group",
     pattern=_NAME,
-    where=_size_is(704),
+    where=_size_is(_WIDE_SIZE),
     derived=_derived,
     fields=slots(
         *_gradients(),

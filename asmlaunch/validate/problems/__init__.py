@@ -9,11 +9,14 @@ from asmlaunch.validate.problems import (
     bf16gemm,
     block_scale,
     f4gemm,
+    fmha_bwd,
     fmha_fwd,
     fmoe,
     fmoe_2stages,
     i8gemm,
     layer_norm,
+    mla,
+    pa,
     sgemm,
     topksoftmax,
 )
@@ -34,8 +37,11 @@ DEFINITIONS: dict[str, Definition] = {
         all_reduce.MESSAGE,
         all_reduce.FUSED,
         fmha_fwd.DEFINITION,
+        *fmha_bwd.DEFINITIONS,
         fmoe.DEFINITION,
         fmoe_2stages.DEFINITION,
+        pa.DEFINITION,
+        mla.DEFINITION,
         sgemm.DEFINITION,
     )
 }
