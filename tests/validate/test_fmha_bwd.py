@@ -107,7 +107,8 @@ def test_the_chain_from_forward_to_dq(aiter_kernels: Path) -> None:
         {f"{part}_dq_acc": value for part, value in in_blocks.items()}
         | {
             "ptr_dq_acc": accumulator, "ptr_dq": arrays["dQ"],
-            "Hs_dq": head_strides["dQ"], "Seqs_dq": row_strides["dQ"], "head_dim": WIDTH, "nhead_q": HEADS, "max_seqlen_q": rows.longest,
+            "Hs_dq": head_strides["dQ"], "Seqs_dq": row_strides["dQ"], "head_dim": WIDTH,
+            "nhead_q": HEADS, "max_seqlen_q": rows.longest,
             "ptr_qseq": rows.cumulative, "ptr_qseq_padded": rows.first_rows,
         }
     )  # fmt: skip
