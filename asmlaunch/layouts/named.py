@@ -201,6 +201,29 @@ NIBBLES_GGML = Layout(
 )
 """4-bit codes ``[K]``, one an element: in this order, packing neighbours gives GGML's bytes."""
 
+PAGED_KEYS = Layout(
+    "t (d x) -> d t x",
+    sizes={"x": 16},
+    name="paged_keys",
+    source="AITER paged attention, key cache [blocks, heads, 128/x, tokens, x], x elements in 16 bytes",
+)
+"""Keys ``[tokens of a block, width]`` of a paged cache of one-byte elements."""
+
+PAGED_VALUES = Layout(
+    "(t x) d -> t d x",
+    sizes={"x": 16},
+    name="paged_values",
+    source="AITER paged attention, value cache [blocks, heads, tokens/x, 128, x], x elements in 16 bytes",
+)
+"""Values ``[tokens of a block, width]`` of a paged cache of one-byte elements."""
+
+PAGED_KEYS_16BIT = Layout(
+    "t (d x) -> d t x", sizes={"x": 8}, name="paged_keys_16bit", itemsize=2, source=PAGED_KEYS.source
+)
+PAGED_VALUES_16BIT = Layout(
+    "(t x) d -> t d x", sizes={"x": 8}, name="paged_values_16bit", itemsize=2, source=PAGED_VALUES.source
+)
+
 LAYOUTS = MappingProxyType(
     {
         layout.name: layout
@@ -228,6 +251,10 @@ LAYOUTS = MappingProxyType(
             WEIGHTS_GFX1250_16X16,
             ACTIVATIONS_GFX1250_2X128,
             NIBBLES_GGML,
+            PAGED_KEYS,
+            PAGED_VALUES,
+            PAGED_KEYS_16BIT,
+            PAGED_VALUES_16BIT,
         )
     }
 )

@@ -261,6 +261,13 @@ def test_launch_rules(
         ),
         ("gfx942/pa/pa_bf16_pertokenFp8_gqa8_2tg_4w", {"GQA": 9, "batch": 1}, "1 to the gqa"),
         ("gfx942/pa_a16w16_b16", {"kv_nheads": 2, "batch": 1}, "one key head"),
+        ("gfx942/pa/pa_bf16_pertokenFp8_gqa8_2tg_4w", {"GQA": 8, "batch": 1, "Qs": 2046}, "a row's bytes"),
+        ("gfx942/pa/pa_bf16_noquant_gqa8_1tg_4w", {"GQA": 8, "Qs": 2048, "Bs": 2048}, "a block's bytes"),
+        (
+            "gfx942/pa/pa_bf16_noquant_gqa8_1tg_4w",
+            {"GQA": 8, "Qs": 2048, "Bs": 1 << 15, "blocks": (1 << 16) + 1},
+            "less than 2 GiB",
+        ),
         ("gfx950/mla/mla_a8w8_qh16_qseqlen4_gqaratio16", {"s_kv_split": 2}, "all to the same place"),
         (
             "gfx942/fmoe/silu/fmoe_fp16_pertokenFp8_g1u1_silu_1tg_32x256",
@@ -324,7 +331,11 @@ def test_domains(aiter_kernels: Path, path: str, given: dict[str, Any], says: st
         ("gfx942/layer_norm", {"M": 4, "N": 8192}),
         ("gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtna", {"nhead_q": 8, "s_opt": 5}),
         ("gfx942/fmha_v3_bwd/bwd_hd128_bf16_a32_rtna_psskddv", {"head_dim": 72, "dq": np.zeros(1)}),
-        ("gfx942/pa/pa_bf16_pertokenFp8_gqa8_2tg_4w", {"GQA": 8, "batch": 1}),
+        ("gfx942/pa/pa_bf16_pertokenFp8_gqa8_2tg_4w", {"GQA": 8, "batch": 1, "Qs": 2048, "Bs": 2048}),
+        (
+            "gfx942/pa/pa_bf16_noquant_gqa8_1tg_4w_mtp_msk1",
+            {"GQA": 8, "batch": 1, "Qs": 2048, "Bs": 4096, "blocks": 1 << 19, "most_queries": 4},
+        ),
         ("gfx942/mla/mla_a8w8_qh16_qseqlen2_gqaratio16_ps", {"work_lists": 80}),
         (
             "gfx942/fmoe/silu/fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_32x256",

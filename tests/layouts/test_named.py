@@ -90,6 +90,10 @@ PRODUCERS = {
     "weights_16x16_gate_up": transposed((2, R // 32, 16, C // 64, 4, 16), (1, 0, 3, 4, 2, 5)),
     "weights_gfx1250_16x16": transposed((R // 16, 16, C // 16, 16), (0, 2, 1, 3)),
     "activations_gfx1250_2x128": transposed((R // 2, 2, C // 128, 128), (0, 2, 1, 3)),
+    "paged_keys": by_address(lambda t, d, width: d // 16 * (R * 16) + t * 16 + d % 16),
+    "paged_values": by_address(lambda t, d, width: t // 16 * (width * 16) + d * 16 + t % 16),
+    "paged_keys_16bit": transposed((R, C // 8, 8), (1, 0, 2)),
+    "paged_values_16bit": transposed((R // 8, 8, C), (0, 2, 1)),
 }
 
 
@@ -121,7 +125,11 @@ def test_equality_is_that_of_the_producers_in_both_directions():
         assert bool(layouts.compare(first, second)) == equal, (a, b)
     others = {pair for pair, equal in same.items() if equal and pair[0] < pair[1]}
     # Pieces of one row that follow each other merge, so only the divisibility of these differs.
-    assert others == {("weights_16x16", "weights_gfx1250_16x16"), ("weights_16x16_int4", "weights_mfma_16x128")}
+    assert others == {
+        ("weights_16x16", "weights_gfx1250_16x16"),
+        ("weights_16x16_int4", "weights_mfma_16x128"),
+        ("paged_keys_16bit", "scales_gfx1250_mx16"),  # of two-byte elements and of bytes
+    }
 
 
 @pytest.mark.parametrize("name", PRODUCERS)
