@@ -304,22 +304,21 @@ def project(x: Estimate, weights: np.ndarray, experts: np.ndarray, *, exact_sums
         x: ``[rows, K]``, scales applied.
         weights: ``[experts, N, K]``, scales applied.
         experts: ``[rows]``; rows of expert -1 give zeros.
-        exact_sums: the kernel adds integers; otherwise it adds in f32, and the error of a sum of n terms is about
-            sqrt(n) steps, of which twice that is allowed.
+        exact_sums: the kernel adds integers, and the sums here are off by roundings of float64; otherwise it adds in
+            f32. The error of a sum of n terms is about sqrt(n) steps, of which twice that is allowed.
 
     Returns:
         ``[rows, N]``.
     """
     value, error = (np.zeros((len(experts), weights.shape[1])) for _ in range(2))
-    steps = 2 * math.sqrt(weights.shape[2]) * F32_STEP
+    steps = 2 * math.sqrt(weights.shape[2]) * (2.0**-53 if exact_sums else F32_STEP)
     for expert in np.unique(experts[experts >= 0]):
         rows = experts == expert
         w, magnitude = np.asarray(weights[expert], np.float64).T, np.abs(weights[expert], dtype=np.float64).T
         value[rows] = x.value[rows] @ w
         if x.error[rows].any():
             error[rows] = x.error[rows] @ magnitude
-        if not exact_sums:
-            error[rows] += steps * (np.abs(x.value[rows]) @ magnitude)
+        error[rows] += steps * (np.abs(x.value[rows]) @ magnitude)
     return Estimate(value, error + 3 * F32_STEP * np.abs(value))
 
 

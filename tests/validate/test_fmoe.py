@@ -23,6 +23,7 @@ KERNELS = {
     "int8 by slot": "gfx950/fmoe/silu/fmoe_fp16_pertokenInt8_g1u0_vs_silu_1tg_ps_32x128.co",
     "int8 quantised inside": "gfx942/fmoe/silu/fmoe_bf16_pertokenInt8_g1u1_vs_smf_silu_1tg_1tg_32x256.co",
     "fp8": "gfx942/fmoe/gelu/fmoe_bf16_pertokenFp8_g1u1_vs_gelu_1tg_ps_32x128.co",
+    "fp8 rows skipped": "gfx950/fmoe/silu/fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_32x128.co",
     "fp8 weights first": "gfx950/fmoe/silu/fmoe_fp16_pertokenFp8_g1u1_vs_tkw1_silu_1tg_32x128.co",
     "fp8 by slot": "gfx942/fmoe_fp8_g1u1_multix_subGU_128.co",
     "fp8 in bf16 bits": "gfx942/fmoe/silu/fmoe_fp16_pertokenFp8_g1u1_silu_1tg_32x128.co",
@@ -89,6 +90,7 @@ def test_an_f16_kernel_that_adds_bf16_bits(load) -> None:
     ("name", "wrong", "right"),
     [
         ("int8", 640, 768),
+        ("fp8 rows skipped", 512, 256),
         ("fp8 in blocks", 768, 1024),
         ("mxfp4", 768, 256),
         ("bf16", 256, 768),

@@ -94,7 +94,7 @@ def _format(name: str) -> str:
 
 
 def _dim_step(kernel: KernelInfo, form: str) -> tuple[int, int, bool]:
-    """Multiple and minimum of ``dim``, and whether 256 is right although it is less.
+    """Multiple (0 for none) and minimum of ``dim``, and whether 256 is right although it is not among them.
 
     Kernels compute the output's columns in a loop over pairs of tiles; what follows it takes the second tile to be the
     last. Found by executing kernels of each kind with dim = 128, 256, 384, 512, 640, 768, 1024, 1280, 1536.
@@ -115,7 +115,8 @@ def _dim_step(kernel: KernelInfo, form: str) -> tuple[int, int, bool]:
     if form in ("fp8_blocks", "mxfp4"):
         return 512, 512, True
     if form == "fp8" and "vs" in parts and "pertokenFp8" in parts and not parts & {"ps", "multix", "tkw1", "smf"}:
-        return 512, 512, True
+        # With 128 columns the loop never stores the tiles that it has computed to LDS; all but the last are lost.
+        return (0, 0, True) if name.endswith("x128") else (512, 512, True)
     return 256, 256, False
 
 
@@ -158,7 +159,7 @@ def _per_expert(size: str) -> Callable[[Any], int]:
 
 def _dim_is_right(p: Any) -> bool:
     step, least, also_256 = p.dim_step
-    return (p.dim % step == 0 and p.dim >= least) or (also_256 and p.dim == 256)
+    return (step > 0 and p.dim % step == 0 and p.dim >= least) or (also_256 and p.dim == 256)
 
 
 _BITS = {"mxfp4": 4, "bf16": 16, "f16": 16}

@@ -372,7 +372,7 @@ def cases(p: Parameters) -> Sequence[Sizes]:
     """Blocks and chunks in both directions with rows to spare; then one part of the sum an element, another ``dim``,
     and where the kernel is persistent more groups than blocks."""
     step, least, also_256 = p["dim_step"]
-    dim = max(512, least)
+    dim = max(512, least) if step else 256
     groups = (2, 3) if p["persistent"] else (0, 0)
     whole = Sizes(m=37, dim=dim, groups=groups[0], pad=64, apart=1)
     single = Sizes(m=37, dim=256 if also_256 else dim + step, chunks=1, topk=1, groups=groups[1])
@@ -386,4 +386,4 @@ def _told_apart(p: Parameters) -> Parameters:
     return {name: value for name, value in p.items() if name != "dim_step"}
 
 
-DEFINITION = Definition(FAMILY, "*fmoe_*.co", Sizes, sizes, build, cases, _told_apart)
+DEFINITION = Definition(FAMILY, "fmoe_[!s]*.co", Sizes, sizes, build, cases, _told_apart)
