@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import asmlaunch
 from asmlaunch.cli import app
-from asmlaunch.kernels import PATH_VARIABLE, find_objects
+from asmlaunch.kernels import PATH_VARIABLE
 from asmlaunch.validate.problems import get
 
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
@@ -29,7 +29,7 @@ def test_a_command_names_kernels_and_sizes_there_are(command: str) -> None:
     family, *options = shlex.split(command)
     given = dict(itertools.pairwise(options))
     definition = get(family)
-    objects = [path for path in find_objects(definition.files) if given.get("--kernel", "") in path.as_posix()]
+    objects = [path for path in definition.objects() if given.get("--kernel", "") in path.as_posix()]
     kernel = asmlaunch.load(objects[0], device="emulator").kernel
     first = definition.cases(definition.parameters(kernel.info))[0]
     assert first.changed(given.get("--problem", "")) != first or {"--schedule", "--checks"} & given.keys()

@@ -7,16 +7,20 @@ what the result should be, and which problems exercise a kernel. Building, launc
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from asmlaunch import codeobject
 from asmlaunch.abi.families.base import Family
 from asmlaunch.errors import ArgumentError, KernelNotFoundError, LaunchError
+from asmlaunch.kernels import find_objects
 from asmlaunch.validate.compare import Bound, Comparison, compare
 from asmlaunch.validate.model import Model
 from asmlaunch.validate.reference import Reference
@@ -268,6 +272,7 @@ class Definition:
             at once, then what that leaves.
         told_apart: the parameters that a problem depends on; kernels of one machine code that agree in them are run
             once.
+        shared_names: whether files of other families have such names too; they are told apart by reading them.
     """
 
     family: Family
@@ -277,6 +282,18 @@ class Definition:
     build: Callable[[Any, Parameters], Problem]
     cases: Callable[[Parameters], Sequence[Case]]
     told_apart: Callable[[Parameters], Parameters] = lambda parameters: parameters
+    shared_names: bool = False
+
+    def objects(self, folder: str | os.PathLike[str] | None = None) -> list[Path]:
+        """Files of the family's code objects, sorted by name; ``folder`` as ``kernels.find_objects`` takes it.
+
+        Raises:
+            KernelNotFoundError: no folder to look in, or no such file. CodeObjectError: one that cannot be read.
+        """
+        found = find_objects(self.files, folder)
+        if not self.shared_names:
+            return found
+        return [path for path in found if any(map(self.family.matches, codeobject.read(path).kernels.values()))]
 
     @property
     def name(self) -> str:

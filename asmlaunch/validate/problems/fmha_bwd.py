@@ -364,7 +364,13 @@ def _shuffle_cases(p: Parameters) -> Sequence[Sizes]:
 
 def _definition(family: Family) -> Definition:
     return Definition(
-        family, "bwd_hd*.co", Sizes, partial(sizes, family), partial(build, family), partial(cases, family)
+        family,
+        "bwd_hd*.co",
+        Sizes,
+        partial(sizes, family),
+        partial(build, family),
+        partial(cases, family),
+        shared_names=True,
     )
 
 
