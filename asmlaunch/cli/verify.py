@@ -132,7 +132,7 @@ def _of_family(definition: Definition) -> Callable[..., None]:
         as_json: _AsJson = False,
     ) -> None:
         jobs = []
-        for path in _chosen(find_objects(definition.files, kernels), kernel):
+        for path in _chosen(definition.objects(kernels), kernel):
             one = load(path, device).kernel
             cases = definition.cases(definition.parameters(one.info))
             if problem:
