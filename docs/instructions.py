@@ -30,6 +30,7 @@ ORACLES = {
     "test_semantics": "the manual's pseudocode (tinygrad 0.14.0)",
     "test_matrix": "numpy, layouts written out",
     "test_memory": "numpy",
+    "test_atomics": "numpy",
     "test_models": "numpy models from the manual",
 }
 

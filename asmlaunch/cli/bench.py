@@ -29,6 +29,9 @@ def bench(
     repeat: Annotated[int, typer.Option(min=1, help="Timed launches; the time is their median.")] = 5,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the result with float64.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
+    numerics: Annotated[
+        str | None, typer.Option(help="How the emulator's matrix instructions round: exact or cdna3.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
     ] = None,
@@ -46,7 +49,9 @@ def bench(
     definition = _definition(one)
     standard = definition.cases(definition.parameters(one.info))[0]
     cases = [standard.changed(text) for text in problem] if problem else [standard]
-    rows = [_row(definition, one, dataclasses.replace(case, seed=seed or case.seed), repeat, verify) for case in cases]
+    options = {"numerics": numerics} if numerics else {}
+    seeded = [dataclasses.replace(case, seed=seed or case.seed) for case in cases]
+    rows = [_row(definition, one, case, repeat, verify, options) for case in seeded]
     if as_json:
         print_json(rows)
     else:
@@ -70,10 +75,12 @@ def _definition(kernel: Kernel) -> Definition:
     return definition
 
 
-def _row(definition: Definition, kernel: Kernel, case: Case, repeat: int, verify: bool) -> dict[str, Any]:
+def _row(
+    definition: Definition, kernel: Kernel, case: Case, repeat: int, verify: bool, wanted: dict[str, Any]
+) -> dict[str, Any]:
     """One line of results. The first launch compiles, and is not timed; later ones see its result as their input."""
     ready = definition.problem(kernel.info, case)
-    options = ready.options if kernel.device.name == "emulator" else {}
+    options = {**(ready.options if kernel.device.name == "emulator" else {}), **wanted}
     times = []
     for _ in range(repeat + 1):
         start = time.perf_counter()
@@ -88,7 +95,7 @@ def _row(definition: Definition, kernel: Kernel, case: Case, repeat: int, verify
     if operations:
         row["gflops"] = round(operations / seconds / 1e9, 3)
     if verify:
-        outcome = definition.run(kernel, case)
+        outcome = definition.run(kernel, case, **wanted)
         row["norm_error"] = float(f"{outcome.comparisons[outcome.worst].norm_error:.3g}")
         row["passed"] = outcome.passed
     return row

@@ -33,6 +33,9 @@ def sweep(
     checks: Annotated[
         str, typer.Option(help="The emulator's checks: bounds costs no time; all, or names such as races,waits.")
     ] = "bounds",
+    numerics: Annotated[
+        str, typer.Option(help="How the emulator's matrix instructions round: exact or cdna3.")
+    ] = "exact",
     jobs: Annotated[int | None, typer.Option(min=1, help="Kernels in flight. Default: one a core.")] = None,
     executor: Annotated[
         str | None, typer.Option(metavar="URL", help="dask://host:port runs on that cluster's workers.")
@@ -55,7 +58,7 @@ def sweep(
     files = sorted({path for pattern in patterns for path in find_objects(pattern, kernels)})
     roots = search_path(kernels)
     root = roots[0] if len(roots) == 1 else None
-    plan = make_plan(files, root=root, families=wanted, every_problem=every_problem, checks=checks)
+    plan = make_plan(files, root=root, families=wanted, every_problem=every_problem, checks=checks, numerics=numerics)
     if not plan.members:
         raise KernelNotFoundError("kernels", got="none", need=f"some of {', '.join(families)}")
     kept = Results(results, merge or ())

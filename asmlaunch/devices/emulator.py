@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asmlaunch.devices.base import Dim3, LaunchResult, host_memory
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 PROCESSORS = {"gfx942": 65536, "gfx950": 163840}
 
 _STEPPING = ("trace", "breakpoints", "timeline")
-_OPTIONS = ("schedule", "max_instructions", "threads", "resident", "checks", "outputs", "unset", *_STEPPING)
+_OPTIONS = ("schedule", "numerics", "max_instructions", "threads", "resident", "checks", "outputs", "unset", *_STEPPING)
 
 
 class EmulatorDevice:
     """Runs kernels on the CPU.
 
     Options of :meth:`launch`:
-        schedule: "barrier" (each wave runs to its next barrier) or "lockstep" (waves advance together).
+        schedule: "barrier" (each wave runs to its next barrier), "lockstep" (waves advance together), "reverse" (as
+            "barrier", the last workgroup and wave first) or "random(SEED)". Several, in a sequence or with commas
+            between them, run one after the other from the same memory; what differs is a finding.
+        numerics: "exact" (the default) or "cdna3": how matrix instructions round (``asmlaunch.emulator.isa.numerics``).
         max_instructions: wave-instructions a wave may execute before the run is called endless.
         threads: cores to use; by default all, or one for kernels with memory atomics, so that results do not vary.
         resident: workgroups alive at once on a core, by default 1; kernels that wait for other workgroups need more.
@@ -66,6 +70,7 @@ class EmulatorDevice:
         full_exec: bool = True,
         checks: Sequence[str] = (),
         stops: frozenset[int] = frozenset(),
+        numerics: str = "exact",
     ) -> CompiledKernel:
         """Decode and compile a kernel; a second call with the same machine code is free.
 
@@ -74,6 +79,7 @@ class EmulatorDevice:
             full_exec: every wave starts with all 64 lanes on.
             checks: names of the checks to compile in.
             stops: addresses before which a wave must be able to stop.
+            numerics: how matrix instructions round.
 
         Raises:
             TargetError: a processor that is not emulated.
@@ -87,11 +93,11 @@ class EmulatorDevice:
                 f"target of kernel {kernel.name}", got=kernel.target, need=f"one of {self.describe()} for the emulator"
             )
         compiled_in = tuple(name for name in checks if name in COMPILED)
-        key = identity(kernel, waits, full_exec, compiled_in, stops)
+        key = identity(kernel, waits, full_exec, compiled_in, stops, numerics)
         with self._lock:
             if key not in self._prepared:
                 self._prepared[key] = compile_kernel(
-                    kernel, waits=waits, full_exec=full_exec, checks=compiled_in, stops=stops
+                    kernel, waits=waits, full_exec=full_exec, checks=compiled_in, stops=stops, numerics=numerics
                 )
             return self._prepared[key]
 
@@ -116,23 +122,35 @@ class EmulatorDevice:
         from asmlaunch.emulator import fidelity, machine
         from asmlaunch.emulator.checks import select
         from asmlaunch.emulator.checks.allocation import beyond
+        from asmlaunch.emulator.checks.schedule import compared
+        from asmlaunch.emulator.isa.numerics import NUMERICS
+        from asmlaunch.emulator.schedule import chosen, schedule_of
         from asmlaunch.emulator.trace import Profile
 
         start = time.perf_counter()
         unknown = sorted(set(options) - set(_OPTIONS))
         if unknown:
             raise LaunchError("launch option", got=", ".join(unknown), need=f"one of {', '.join(_OPTIONS)}")
-        schedule = options.pop("schedule", "barrier")
-        if schedule not in machine.SCHEDULES:
-            raise LaunchError("schedule", got=repr(schedule), need=f"one of {', '.join(machine.SCHEDULES)}")
+        schedules = chosen(options.pop("schedule", "barrier"))
+        if len(schedules) > 1:
+            again = partial(
+                self.launch, kernel, code_object, kernarg, grid=grid, block=block, dynamic_lds=dynamic_lds,
+                buffers=buffers, **options,
+            )  # fmt: skip
+            return compared(kernel.name, schedules, buffers, lambda name: again(schedule=name))
+        schedule = schedule_of(schedules[0])
+        numerics = options.pop("numerics", "exact")
+        if numerics not in NUMERICS:
+            raise LaunchError("numerics", got=repr(numerics), need=f"one of {', '.join(NUMERICS)}")
         checks = select(options.pop("checks", "bounds"))
         full_exec = block[0] * block[1] * block[2] % kernel.wavefront_size == 0
         stepper = _stepper({name: options.pop(name) for name in _STEPPING if name in options})
-        waits = machine.SCHEDULES[schedule].waits
-        compiled = self.prepare(kernel, waits=waits, full_exec=full_exec, checks=checks)
+        prepare = partial(
+            self.prepare, kernel, waits=schedule.waits, full_exec=full_exec, checks=checks, numerics=numerics
+        )
+        compiled = prepare()
         if stepper is not None:
-            stops = stepper.stops(compiled.program)
-            compiled = self.prepare(kernel, waits=waits, full_exec=full_exec, checks=checks, stops=stops)
+            compiled = prepare(stops=stepper.stops(compiled.program))
         machine.check_launch(kernel, grid, block, dynamic_lds, PROCESSORS[kernel.target.processor])
         done = machine.run(
             compiled,

@@ -51,7 +51,7 @@ def compile_blocks(parsed: program.Program, compiler: Callable[..., BlockCompile
     make = compiler or partial(CallingCompiler, Forms(kernel))
     for block in parsed.blocks:
         code, (wave,) = Code.function(module, f"block{block.index}", I32, [PTR])
-        make(kernel, block, code, wave, numbers, addresses).compile()
+        make(kernel, block, code, wave, numbers, addresses, parsed.numerics).compile()
     return str(module)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from asmlaunch.devices.base import Dim3
 from asmlaunch.emulator.decode import EXEC, Instruction
 from asmlaunch.emulator.program import Program
+from asmlaunch.emulator.schedule import turn
 from asmlaunch.emulator.state import LANES, VGPRS, WAVE, Status
 from asmlaunch.emulator.trace import Event, Timeline, Trace, named_register
 from asmlaunch.errors import ArgumentError
@@ -157,11 +158,12 @@ class _Run:
         self._functions = [kind(int(address)) for address in job.compiled.table]
         self.timeline = Timeline()
         self.clock = 0
+        self._random = job.schedule.random
         self._spans: dict[int, int] = {}  # wave -> when it began to run or to wait
 
     def all_groups(self) -> Status:
         x, y, z = self._job.grid
-        for number in range(x * y * z):
+        for number in self._job.schedule.numbers(x * y * z):
             status = self._group(number, (number % x, number // x % y, number // (x * y)))
             if status is not Status.ENDED:
                 return status
@@ -171,21 +173,29 @@ class _Run:
         waves, group = self._worker.enter(position)
         self._spans = dict.fromkeys(range(len(waves)), self.clock)
         quantum = self._job.schedule.quantum
-        while True:
-            ready = [index for index in range(len(waves)) if waves[index]["status"] == Status.READY]
-            if not ready:
-                return Status.ENDED
-            for index in ready:
-                status = self._turn(number, waves, index, quantum)
+        ready = True
+        while ready:
+            ready = False
+            for index in range(len(waves)):
+                if waves[index]["status"] != Status.READY:
+                    continue
+                ready = True
+                length = quantum
+                if self._random:
+                    self._random, missed, length = turn(self._random)
+                    if missed:
+                        continue
+                status = self._turn(number, waves, index, length)
                 if status >= Status.FAULT:
                     return status
                 if status in (Status.BARRIER, Status.ENDED):
-                    self._span(number, index, "run")
+                    self._span(number, waves[index], "run")
                     if status is Status.BARRIER:
                         group["waiting"] += 1
                     else:
                         group["alive"] -= 1
                     self._release(number, waves, group)
+        return Status.ENDED
 
     def _release(self, number: int, waves: NDArray[np.void], group: NDArray[np.void]) -> None:
         """When every wave that is alive waits, all go on."""
@@ -195,12 +205,13 @@ class _Run:
         self.timeline.mark(number, "barrier", self.clock)
         for index in np.flatnonzero(waves["status"] == Status.BARRIER).tolist():
             waves[index]["status"] = Status.READY
-            self._span(number, index, "wait")
+            self._span(number, waves[index], "wait")
 
-    def _span(self, number: int, index: int, name: str) -> None:
-        start, self._spans[index] = self._spans[index], self.clock
+    def _span(self, number: int, wave: np.void, name: str) -> None:
+        identity = int(wave["id"])
+        start, self._spans[identity] = self._spans[identity], self.clock
         if self.clock > start:
-            self.timeline.span(number, index, name, start, self.clock)
+            self.timeline.span(number, identity, name, start, self.clock)
 
     def _turn(self, number: int, waves: NDArray[np.void], index: int, quantum: int) -> Status:
         """Run one wave for at most ``quantum`` blocks or until its status changes."""

@@ -20,6 +20,7 @@ from asmlaunch.devices.base import Finding
 from asmlaunch.emulator.calls import jumps
 from asmlaunch.emulator.decode import Instruction
 from asmlaunch.emulator.flow import Place, memory_operands, reads, writes
+from asmlaunch.emulator.isa.numerics import described
 from asmlaunch.emulator.isa.table import Access, Branch, Compute, Control, Definition, Mfma, find
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class Fidelity:
         instructions: wave-instructions executed, by class (see ``CLASSES``).
         exact: wave-instructions that are bit for bit what the manual states.
         approximate: the others.
-        models: arithmetic models of the matrix instructions that ran.
+        numerics: the model of matrix arithmetic that was chosen (``isa.numerics``).
+        models: the arithmetic of the matrix instructions that ran, in words.
         reach: where approximate values may go; matrix results count as exact under their model.
         checks: names of the checks that were on.
         findings: how many findings of each kind there were.
@@ -79,6 +81,7 @@ class Fidelity:
     instructions: Mapping[str, int]
     exact: int
     approximate: tuple[Approximation, ...]
+    numerics: str
     models: tuple[str, ...]
     reach: Reach
     checks: tuple[str, ...]
@@ -95,6 +98,7 @@ class Fidelity:
             "instructions": dict(self.instructions),
             "exact": self.exact,
             "approximate": [vars(one) for one in self.approximate],
+            "numerics": self.numerics,
             "mfma_models": list(self.models),
             "approximate_values_reach": {
                 "addresses": list(self.reach.addresses),
@@ -110,7 +114,7 @@ class Fidelity:
         classes = ", ".join(f"{count:,} {name}" for name, count in self.instructions.items() if count)
         lines = [f"{self.total:,} wave-instructions ({classes}), {self.exact:,} exact"]
         lines += [f"approximate: {one.executed:,} {one.mnemonic}: {one.how}" for one in self.approximate]
-        lines += [f"matrix arithmetic: {model}" for model in self.models]
+        lines += [f"matrix arithmetic ({self.numerics}): {model}" for model in self.models]
         if self.approximate:
             for name in ("addresses", "branches", "synchronisation"):
                 places = getattr(self.reach, name)
@@ -139,7 +143,7 @@ def report(
             continue
         classes[class_of(definition)] += number
         if isinstance(definition, Mfma):
-            models.add(definition.model)
+            models.add(described(definition, program.numerics, program.kernel.target.processor))
         elif not _is_exact(definition):
             approximate.append(Approximation(mnemonic, number, definition.note))  # type: ignore[union-attr]
     inexact = sum(one.executed for one in approximate)
@@ -150,6 +154,7 @@ def report(
         classes,
         sum(classes.values()) - inexact - matrix,
         tuple(approximate),
+        program.numerics,
         tuple(sorted(models)),
         _cached_reach(_Identity(program), ran, sources) if sources else Reach(),
         tuple(checks),

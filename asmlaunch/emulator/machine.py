@@ -20,30 +20,12 @@ from asmlaunch.emulator.decode import EXEC
 from asmlaunch.emulator.native.waves import run_grid
 from asmlaunch.emulator.prepare import CompiledKernel
 from asmlaunch.emulator.report import explain
+from asmlaunch.emulator.schedule import Schedule
 from asmlaunch.emulator.state import ENTRY_BYTES, GROUP, LANES, RECORD, REGION, WAVE, WORKER, Pool, Status, aligned
 from asmlaunch.errors import EmulationError, InstructionBudgetError, LaunchError
 
 #: Wave-instructions a wave may execute before the run is called endless; the longest real kernels need a few million.
 MAX_INSTRUCTIONS = 1_000_000_000
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How the waves of a workgroup take turns.
-
-    Attributes:
-        waits: whether a wave may stop at ``s_waitcnt`` too, and not only at branches and barriers.
-        quantum: blocks a wave runs before the next one's turn.
-    """
-
-    waits: bool
-    quantum: int
-
-
-SCHEDULES = {
-    "barrier": Schedule(waits=False, quantum=2**31 - 1),  # each wave to its next barrier: fastest
-    "lockstep": Schedule(waits=True, quantum=1),  # all waves advance together, as on the hardware
-}
 
 
 @dataclass(frozen=True)
@@ -88,7 +70,7 @@ def run(
     block: Dim3,
     dynamic_lds: int,
     buffers: Sequence[Buffer],
-    schedule: str,
+    schedule: Schedule,
     max_instructions: int = MAX_INSTRUCTIONS,
     threads: int | None = None,
     resident: int = 1,
@@ -96,11 +78,12 @@ def run(
     unset: Sequence[tuple[int, int]] = (),
     stepper: Stepper | None = None,
 ) -> Run:
-    """Execute every workgroup of ``grid``, x fastest.
+    """Execute every workgroup of ``grid``; their numbers count x fastest.
 
     Args:
-        threads: workgroups in flight; None takes one a core, or one in all where the kernel has memory atomics, so that
-            results do not depend on timing.
+        schedule: their order, and how waves take turns.
+        threads: workgroups in flight; None takes one a core, or one in all where the kernel has memory atomics or the
+            schedule is random, so that results do not depend on timing.
         resident: workgroups alive at once on a thread, taking turns: kernels that wait for other workgroups need them.
         outputs: names of buffers that hold nothing yet, for the check "uninitialised".
         unset: ranges of argument bytes that the caller has not set, for the check "kernarg".
@@ -115,7 +98,7 @@ def run(
     known = (*buffers, kernarg_buffer)
     monitor = _monitor(compiled, known, memory, grid, outputs, unset)
     job = Job(
-        compiled, SCHEDULES[schedule], grid, block, compiled.kernel.lds_size + dynamic_lds, memory, _regions(known),
+        compiled, schedule, grid, block, compiled.kernel.lds_size + dynamic_lds, memory, _regions(known),
         max_instructions, np.zeros(1, np.int32), np.zeros(1, np.int64), 1 if stepper else resident,
         monitor, stepper,
     )  # fmt: skip
@@ -123,7 +106,7 @@ def run(
         threads = 1
     elif threads is None:
         # The shadow of memory is one for all threads, and nothing orders their accesses to it.
-        threads = 1 if compiled.atomics or monitor else cores()
+        threads = 1 if compiled.atomics or monitor or schedule.random else cores()
     workers = [Worker(job) for _ in range(min(threads, max(1, grid[0] * grid[1] * grid[2])))]
     _run_all(workers, job)
     try:
@@ -285,7 +268,8 @@ class Worker:
         state["lds"], state["lds_stride"] = self._lds.ctypes.data, self._lds_stride
         state["stop"] = job.stop.ctypes.data
         state["resident"], state["group_waves"] = job.resident, len(self.waves) // job.resident
-        state["quantum"] = job.schedule.quantum
+        state["quantum"], state["random"] = job.schedule.quantum, job.schedule.random
+        state["first"], state["step"] = job.schedule.order(int(state["total"][0]))
         state["grid_x"], state["grid_y"] = job.grid[:2]
         state["vgprs"], state["agprs"] = program.vgprs, program.agprs
         for axis, register in entry_group_sgprs(job.compiled.kernel).items():
@@ -304,6 +288,8 @@ class Worker:
         states = aligned(len(self.waves) * ENTRY_BYTES)
         waves = states.view(_ENTRY)
         slot, member = np.divmod(np.arange(len(waves)), group_waves)
+        if job.schedule.backwards:
+            member = group_waves - 1 - member
         waves["budget"] = job.budget
         waves["group"] = self._groups.ctypes.data + slot * GROUP.itemsize
         waves["lds"], waves["lds_size"] = self._lds.ctypes.data + slot * self._lds_stride, job.lds_size

@@ -18,7 +18,7 @@ from asmlaunch.emulator.checks.compiler import checked_compiler
 from asmlaunch.emulator.checks.plan import Plan, make_plan
 from asmlaunch.emulator.compile import compile_blocks
 from asmlaunch.emulator.emit.outline import functions
-from asmlaunch.emulator.isa.table import Access, Mfma, find
+from asmlaunch.emulator.isa.table import Access, find
 from asmlaunch.emulator.native.helpers import helpers
 
 
@@ -30,7 +30,6 @@ class CompiledKernel:
         kernel: what it was made from.
         program: its blocks.
         table: addresses of the block functions.
-        models: arithmetic models of the matrix instructions it uses.
         atomics: whether it has memory atomics, whose order may show in the result.
         plan: the checks compiled in, None without any.
     """
@@ -38,20 +37,19 @@ class CompiledKernel:
     kernel: KernelInfo
     program: program.Program
     table: NDArray[np.uint64]
-    models: tuple[str, ...]
     atomics: bool
     code: list[jit.Loaded] = field(repr=False)
     plan: Plan | None = None
 
 
 def identity(
-    kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...], stops: frozenset[int]
+    kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...], stops: frozenset[int], numerics: str
 ) -> tuple[object, ...]:
     """All that the compiled code of a kernel depends on."""
     return (
         hashlib.sha256(kernel.text).hexdigest(), kernel.text_address, kernel.code_address, kernel.name,
         str(kernel.target), repr(kernel.descriptor), waits, full_exec, checks,
-        tuple(sorted(stops)),
+        tuple(sorted(stops)), numerics,
     )  # fmt: skip
 
 
@@ -62,6 +60,7 @@ def compile_kernel(
     full_exec: bool,
     checks: tuple[str, ...] = (),
     stops: frozenset[int] = frozenset(),
+    numerics: str = "exact",
 ) -> CompiledKernel:
     """Decode, check and compile a kernel, or load it from the cache on disk.
 
@@ -70,25 +69,25 @@ def compile_kernel(
         full_exec: every wave starts with all 64 lanes on.
         checks: names of the checks to compile in (``emulator.checks.COMPILED``).
         stops: addresses before which a wave must be able to stop too.
+        numerics: the model of matrix arithmetic (``isa.numerics``).
 
     Raises:
         CodeObjectError: damaged machine code.
         UnsupportedInstructionError: an instruction, modifier or mode that the emulator does not define; names all of
         them.
     """
-    inputs = identity(kernel, waits, full_exec, checks, stops)
+    inputs = identity(kernel, waits, full_exec, checks, stops, numerics)
     entry = cache.load("kernel", inputs)
     if entry is None or not all(map(helpers().load, entry["needs"])):
-        entry = _compile(kernel, waits, full_exec, checks, stops)
+        entry = _compile(kernel, waits, full_exec, checks, stops, numerics)
         cache.store("kernel", inputs, entry)
-    parsed = program.from_cache(kernel, entry["program"])
+    parsed = program.from_cache(kernel, entry["program"], numerics)
     code = _load(entry)
     table = np.array([code[-1].address(f"block{block.index}") for block in parsed.blocks], np.uint64)
     definitions = [find(one.mnemonic) for one in parsed.instructions()]
-    models = sorted({definition.model for definition in definitions if isinstance(definition, Mfma)})
     atomics = any(isinstance(definition, Access) and definition.kind == "atomic" for definition in definitions)
     plan = make_plan(parsed, checks) if checks else None
-    return CompiledKernel(kernel, parsed, table, tuple(models), atomics, code, plan)
+    return CompiledKernel(kernel, parsed, table, atomics, code, plan)
 
 
 def _load(entry: dict[str, Any]) -> list[jit.Loaded]:
@@ -107,10 +106,10 @@ def _load(entry: dict[str, Any]) -> list[jit.Loaded]:
 
 
 def _compile(
-    kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...], stops: frozenset[int]
+    kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...], stops: frozenset[int], numerics: str
 ) -> dict[str, Any]:
     with _no_collection():
-        parsed = program.build(kernel, waits=waits, full_exec=full_exec, stops=stops)
+        parsed = program.build(kernel, waits=waits, full_exec=full_exec, stops=stops, numerics=numerics)
         operations = None
         with jit.LOCK, helpers().noting() as needs:
             if not checks:

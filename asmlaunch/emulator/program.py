@@ -59,10 +59,15 @@ class Block:
 
 @dataclass
 class Program:
-    """The blocks of one kernel, entry first."""
+    """The blocks of one kernel, entry first.
+
+    Attributes:
+        numerics: the model of matrix arithmetic (``isa.numerics``).
+    """
 
     kernel: KernelInfo
     blocks: list[Block]
+    numerics: str = "exact"
 
     @cached_property
     def accesses(self) -> list[Instruction]:
@@ -107,7 +112,7 @@ def to_cache(program: Program) -> list[Any]:
     ]  # fmt: skip
 
 
-def from_cache(kernel: KernelInfo, data: list[Any]) -> Program:
+def from_cache(kernel: KernelInfo, data: list[Any], numerics: str) -> Program:
     """The program that ``to_cache`` was given, but for the modes, which only compiling needs."""
     blocks = [
         Block(
@@ -119,10 +124,12 @@ def from_cache(kernel: KernelInfo, data: list[Any]) -> Program:
         )
         for index, (fallthrough, target, indirect, lines) in enumerate(data)
     ]
-    return Program(kernel, blocks)
+    return Program(kernel, blocks, numerics)
 
 
-def build(kernel: KernelInfo, *, waits: bool, full_exec: bool, stops: Collection[int] = ()) -> Program:
+def build(
+    kernel: KernelInfo, *, waits: bool, full_exec: bool, stops: Collection[int] = (), numerics: str = "exact"
+) -> Program:
     """Decode the kernel from its entry and split it into blocks.
 
     Args:
@@ -131,6 +138,7 @@ def build(kernel: KernelInfo, *, waits: bool, full_exec: bool, stops: Collection
             right only if the others are as far by then.
         full_exec: every wave starts with all 64 lanes on.
         stops: addresses before which a wave must be able to stop too.
+        numerics: the model of matrix arithmetic.
 
     Raises:
         CodeObjectError: bytes that are no instruction, or a jump out of the kernel's code.
@@ -141,7 +149,7 @@ def build(kernel: KernelInfo, *, waits: bool, full_exec: bool, stops: Collection
     starts = _block_starts(kernel, reached, waits) | (reached.keys() & set(stops))
     blocks = _blocks(reached, sorted(starts, key=lambda address: (address != kernel.code_address, address)))
     _propagate_modes(blocks, mode.at_entry(kernel, full_exec))
-    return Program(kernel, blocks)
+    return Program(kernel, blocks, numerics)
 
 
 def _reach(kernel: KernelInfo) -> dict[int, Instruction]:

@@ -33,11 +33,13 @@ WAVE = np.dtype(
 GROUP = np.dtype([("waiting", "i4"), ("alive", "i4")])
 
 #: What one thread needs to run its share of a grid. ``waves`` points to the addresses of the waves of all resident
-#: workgroups, ``entry`` to their ``ENTRY`` states, ``next`` to the number of the next workgroup, shared by the threads.
+#: workgroups, ``entry`` to their ``ENTRY`` states, ``next`` counts the workgroups that have started, shared by the
+#: threads; ``first``, ``step`` and ``random`` are the schedule's (``emulator.schedule``).
 WORKER = np.dtype(
     [
         ("next", "u8"), ("total", "i8"), ("waves", "u8"), ("entry", "u8"), ("groups", "u8"), ("table", "u8"),
         ("lds", "u8"), ("lds_stride", "i8"), ("stop", "u8"), ("executed", "i8"),
+        ("first", "i8"), ("step", "i8"), ("random", "u8"),
         ("resident", "i4"), ("group_waves", "i4"), ("quantum", "i4"),
         ("grid_x", "u4"), ("grid_y", "u4"), ("vgprs", "i4"), ("agprs", "i4"),
         ("sgpr_x", "i4"), ("sgpr_y", "i4"), ("sgpr_z", "i4"),

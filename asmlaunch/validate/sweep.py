@@ -56,7 +56,7 @@ class Task:
         case: the problem.
         file: name of the object, for people.
         version: of the sources that made the task; another version must not run it.
-        checks: the emulator's, as its launches take them.
+        checks, numerics: the emulator's, as its launches take them.
     """
 
     key: str
@@ -68,6 +68,7 @@ class Task:
     file: str
     version: str
     checks: str
+    numerics: str
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ def make_plan(
     families: Collection[str] = (),
     every_problem: bool = False,
     checks: str = "bounds",
+    numerics: str = "exact",
 ) -> Plan:
     """The tasks for the kernels of some code objects.
 
@@ -145,6 +147,7 @@ def make_plan(
         families: names of the families to run; empty for all.
         every_problem: all standard problems of a kernel, not only the first, small one.
         checks: the emulator's: those that cost no time, "all", or names.
+        numerics: the emulator's: how matrix instructions round.
 
     Returns:
         The plan; an object that cannot be read is a member with an error.
@@ -165,7 +168,7 @@ def make_plan(
             if families and member.family not in families:
                 continue
             if definition:
-                made = list(_tasks(definition, kernel, data, name, every_problem, checks))
+                made = list(_tasks(definition, kernel, data, name, every_problem, checks, numerics))
                 for task in made:
                     tasks.setdefault(task.key, task)
                 member = dataclasses.replace(member, keys=tuple(task.key for task in made))
@@ -174,16 +177,16 @@ def make_plan(
 
 
 def _tasks(
-    definition: Definition, kernel: KernelInfo, data: bytes, name: str, every: bool, checks: str
+    definition: Definition, kernel: KernelInfo, data: bytes, name: str, every: bool, checks: str, numerics: str
 ) -> Iterator[Task]:
     parameters = definition.parameters(kernel)
     cases = definition.cases(parameters)
     told_apart = sorted(definition.told_apart(parameters).items())
     code = identity(kernel)
     for case in cases if every else cases[:1]:
-        inputs = (code, definition.name, told_apart, str(case), checks, version())
+        inputs = (code, definition.name, told_apart, str(case), checks, numerics, version())
         key = hashlib.sha256(repr(inputs).encode()).hexdigest()[:32]
-        yield Task(key, code, data, kernel.name, definition.name, case, name, version(), checks)
+        yield Task(key, code, data, kernel.name, definition.name, case, name, version(), checks, numerics)
 
 
 def execute(task: Task) -> Record:
@@ -210,7 +213,8 @@ def execute(task: Task) -> Record:
     start = time.perf_counter()
     try:
         kernel = _kernel(task.data, task.kernel)
-        outcome = DEFINITIONS[task.family].run(kernel, task.case, threads=1, checks=task.checks)
+        definition = DEFINITIONS[task.family]
+        outcome = definition.run(kernel, task.case, threads=1, checks=task.checks, numerics=task.numerics)
     except AsmlaunchError as error:
         record["error"] = f"{type(error).__name__}: {error}"
     except Exception as error:  # one kernel must not end the sweep

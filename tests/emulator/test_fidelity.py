@@ -119,4 +119,4 @@ def test_matrix_models_and_json(f4gemm_folder: Path) -> None:
     # Its division of the workgroup's number ends in addresses.
     assert [one["mnemonic"] for one in report["approximate"]] == ["v_rcp_iflag_f32"]
     assert report["approximate_values_reach"]["addresses"]
-    assert "matrix arithmetic: exact inside" in str(result.fidelity)
+    assert "matrix arithmetic (exact): exact inside" in str(result.fidelity)

@@ -31,6 +31,9 @@ def problem(kernel: asmlaunch.Kernel, m: int = 64, n: int = 256, k: int = 256) -
         {"threads": 8},
         {"resident": 3},
         {"schedule": "lockstep", "resident": 4},
+        {"schedule": "reverse"},
+        {"schedule": "random(1)", "resident": 2},
+        {"schedule": ["barrier", "reverse", "random(2)"]},
     ],
     ids=str,
 )
@@ -41,6 +44,7 @@ def test_every_way_of_taking_turns_gives_the_same_bits(kernel: asmlaunch.Kernel,
     assert usual.compare().passed
     np.testing.assert_array_equal(usual.output, other.output)
     assert first.instructions == second.instructions
+    assert first.findings == second.findings == ()
 
 
 def test_counted_instructions_grow_with_the_grid(kernel: asmlaunch.Kernel) -> None:
@@ -103,6 +107,8 @@ def test_a_wild_pointer_is_an_error(kernel: asmlaunch.Kernel) -> None:
         ({"dynamic_lds": 1 << 20}, "at most 163840"),
         ({"grid": (1 << 30, 1, 1)}, r"2\^32"),
         ({"schedule": "chaos"}, "barrier, lockstep"),
+        ({"schedule": "random(x)"}, r"random\(SEED\)"),
+        ({"schedule": []}, "barrier, lockstep"),
         ({"colour": "red"}, "launch option"),
     ],
     ids=str,

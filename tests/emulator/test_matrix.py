@@ -64,6 +64,11 @@ def random_codes(kind: str, shape: tuple[int, ...], rng: np.random.Generator) ->
 def operand(one: Mfma, size: int, kind: str, rng: np.random.Generator) -> Operand:
     """A random operand with ``size`` rows or columns (the manual's layout of inputs)."""
     codes, values = random_codes(kind, (one.blocks, size, one.k), rng)
+    return Operand(packed(one, size, kind, codes), values)
+
+
+def packed(one: Mfma, size: int, kind: str, codes: NDArray) -> NDArray[np.uint32]:
+    """The registers of an operand, from its codes (blocks, ``size`` rows or columns, k)."""
     bits = BITS[kind.removesuffix("_fnuz")]
     groups = 64 // (size * one.blocks)
     lanes = np.zeros((64, one.k // groups * bits), np.uint8)
@@ -75,8 +80,8 @@ def operand(one: Mfma, size: int, kind: str, rng: np.random.Generator) -> Operan
         lane = row + size * (block + one.blocks * group)
         code = int(codes[block, row, k])
         lanes[lane, item * bits : (item + 1) * bits] = [code >> bit & 1 for bit in range(bits)]
-    packed = np.packbits(lanes.reshape(64, -1, 8), axis=2, bitorder="little").reshape(64, -1)
-    return Operand(np.ascontiguousarray(packed).view(np.uint32).T.copy(), values)
+    rows = np.packbits(lanes.reshape(64, -1, 8), axis=2, bitorder="little").reshape(64, -1)
+    return np.ascontiguousarray(rows).view(np.uint32).T.copy()
 
 
 def result_place(one: Mfma, block: int, i: int) -> tuple[int, int]:
@@ -95,8 +100,10 @@ def span(first: int, count: int) -> str:
     return f"v{first}" if count == 1 else f"v[{first}:{first + count - 1}]"
 
 
-def launch(one: Mfma, registers: dict[int, NDArray[np.uint32]], text: str, count: int, processor: str) -> NDArray:
-    """Load registers, run ``text``, give back ``count`` registers from C on."""
+def launch(
+    one: Mfma, registers: dict[int, NDArray[np.uint32]], text: str, count: int, processor: str, **options: str
+) -> NDArray:
+    """Load registers, run ``text``, give back ``count`` registers from C on; options are the launch's."""
     load, inputs = "", []
     for first, rows in registers.items():
         for number, row in enumerate(rows):
@@ -123,7 +130,7 @@ def launch(one: Mfma, registers: dict[int, NDArray[np.uint32]], text: str, count
     {store}"""
     out = np.zeros((count, 64), np.uint32)
     kernel = build(body, "x:ptr out:ptr", processor=processor, vgprs=128)
-    kernel.launch({"x": np.array(inputs, np.uint32), "out": out}, grid=(1, 1, 1), block=(64, 1, 1))
+    kernel.launch({"x": np.array(inputs, np.uint32), "out": out}, grid=(1, 1, 1), block=(64, 1, 1), **options)
     return out
 
 

@@ -92,6 +92,7 @@ def test_parts_of_a_dword(prefix: str) -> None:
         "ushort": lambda v: v & 0xFFFF, "sshort": lambda v: ((v & 0xFFFF) ^ 0x8000) - 0x8000,
         "ubyte_d16": lambda v: 0xABCD0000 | v & 0xFF, "ubyte_d16_hi": lambda v: (v & 0xFF) << 16 | 0x1234,
         "sbyte_d16": lambda v: 0xABCD0000 | (((v & 0xFF) ^ 0x80) - 0x80) & 0xFFFF,
+        "sbyte_d16_hi": lambda v: ((((v & 0xFF) ^ 0x80) - 0x80) & 0xFFFF) << 16 | 0x1234,
         "short_d16": lambda v: 0xABCD0000 | v & 0xFFFF, "short_d16_hi": lambda v: (v & 0xFFFF) << 16 | 0x1234,
     }  # fmt: skip
     x = integers(4 * LANES)
@@ -334,6 +335,31 @@ def test_two_addresses() -> None:
     np.testing.assert_array_equal(out.reshape(LANES, 4), want)
 
 
+def test_two_addresses_of_the_other_widths() -> None:
+    """Offsets of the 64-bit form count 8 bytes, those of the 32-bit st64 form 256."""
+    x, out = integers(4 * LANES), np.zeros(4 * LANES, np.uint32)
+    body = """
+    global_load_dwordx4 v[20:23], v2, s[4:5]
+    s_waitcnt vmcnt(0)
+    ds_write2_b64 v2, v[20:21], v[22:23] offset0:1 offset1:2
+    s_waitcnt lgkmcnt(0)
+    ds_read2_b64 v[24:27], v2 offset0:2 offset1:1
+    s_waitcnt lgkmcnt(0)
+    ds_write2st64_b32 v1, v24, v27 offset0:3 offset1:1
+    s_waitcnt lgkmcnt(0)
+    ds_read2st64_b32 v[28:29], v1 offset0:1 offset1:3
+    s_waitcnt lgkmcnt(0)
+    global_store_dwordx2 v2, v[28:29], s[6:7]
+    ds_read_b32 v28, v1 offset:256
+    ds_read_b32 v29, v1 offset:768
+    s_waitcnt lgkmcnt(0)
+    global_store_dwordx2 v2, v[28:29], s[6:7] offset:8"""
+    run(body, x, out, lds=4096)
+    rows = x.reshape(LANES, 4)
+    want = np.stack([rows[:, 1], rows[:, 2]] * 2, 1)
+    np.testing.assert_array_equal(out.reshape(LANES, 4), want)
+
+
 def test_parts_of_a_dword_in_lds() -> None:
     x, out = integers(4 * LANES), np.zeros(4 * LANES, np.uint32)
     body = """
@@ -462,6 +488,34 @@ def test_scalar_memory() -> None:
     np.testing.assert_array_equal(out[16:18], [42, 37])
 
 
+def test_scalar_memory_in_every_width() -> None:
+    x, out = integers(64), np.zeros(64, np.uint32)
+    body = """
+    s_load_dwordx16 s[16:31], s[4:5], 0x14
+    s_waitcnt lgkmcnt(0)
+    s_store_dwordx4 s[16:19], s[6:7], 0x0
+    s_buffer_store_dwordx4 s[28:31], s[12:15], 0x10
+    s_buffer_load_dwordx16 s[16:31], s[8:11], 0x80
+    s_waitcnt lgkmcnt(0)
+    s_buffer_store_dwordx2 s[16:17], s[12:15], 0x20
+    s_buffer_store_dword s31, s[12:15], 0x28
+    s_buffer_load_dwordx8 s[16:23], s[8:11], 0x44
+    s_buffer_load_dwordx2 s[24:25], s[8:11], 0x70
+    s_buffer_load_dword s26, s[8:11], 0x7c
+    s_waitcnt lgkmcnt(0)
+    s_store_dwordx4 s[16:19], s[6:7], 0x30
+    s_store_dwordx4 s[20:23], s[6:7], 0x40
+    s_store_dwordx2 s[24:25], s[6:7], 0x50
+    s_store_dword s26, s[6:7], 0x58
+    s_mov_b32 s14, 0x60
+    s_buffer_store_dwordx2 s[24:25], s[12:15], 0x5c"""
+    run(body, x, out, processor="gfx942")
+    np.testing.assert_array_equal(out[:8], [*x[5:9], *x[17:21]])
+    np.testing.assert_array_equal(out[8:12], [x[32], x[33], x[47], 0])
+    np.testing.assert_array_equal(out[12:23], [*x[17:25], x[28], x[29], x[31]])
+    np.testing.assert_array_equal(out[23:25], [x[28], 0])  # beyond the resource's records nothing is stored
+
+
 def test_structured_buffers() -> None:
     """With an index and a stride, records count: lanes beyond the last one read 0."""
     x, out = integers(4 * LANES), np.full(4 * LANES, 7, np.uint32)
@@ -530,3 +584,50 @@ def test_signed_parts_in_lds() -> None:
     signed = ((byte ^ 0x80) - 0x80) & 0xFFFF
     want = [wide >> 16 & 0xFF, (low ^ 0x8000) - 0x8000, 0x11110000 | signed, low << 16 | 0x4444]
     np.testing.assert_array_equal(out.reshape(LANES, 4), np.stack(want, 1) & 0xFFFFFFFF)
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("i8_d16_hi", lambda v: ((((v & 0xFF) ^ 0x80) - 0x80) & 0xFFFF) << 16 | 0x1234),
+        ("u8_d16", lambda v: 0xABCD0000 | v & 0xFF),
+        ("u8_d16_hi", lambda v: (v & 0xFF) << 16 | 0x1234),
+        ("u16_d16", lambda v: 0xABCD0000 | v & 0xFFFF),
+    ],
+)
+def test_parts_in_lds_to_half_a_register(name: str, want: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    x, out = integers(LANES), np.zeros(LANES, np.uint32)
+    body = f"""
+    global_load_dword v20, v1, s[4:5]
+    v_mov_b32 v21, 0xabcd1234
+    s_waitcnt vmcnt(0)
+    ds_write_b32 v1, v20
+    ds_read_{name} v21, v1
+    s_waitcnt lgkmcnt(0)
+    global_store_dword v1, v21, s[6:7]"""
+    run(body, x, out, lds=256)
+    np.testing.assert_array_equal(out, want(x.astype(np.int64)))
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("ubyte", lambda v: v & 0xFF),
+        ("sbyte", lambda v: ((v & 0xFF) ^ 0x80) - 0x80),
+        ("ushort", lambda v: v & 0xFFFF),
+        ("sshort", lambda v: ((v & 0xFFFF) ^ 0x8000) - 0x8000),
+    ],
+)
+def test_parts_of_a_dword_straight_to_lds(name: str, want: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    """Each lane's part becomes a dword of its own: at M0 plus the offset plus 4 * lane."""
+    x, out = integers(4 * LANES), np.zeros(LANES, np.uint32)
+    body = f"""
+    s_mov_b32 m0, 0x100
+    global_load_lds_{name} v2, s[4:5] offset:16
+    s_waitcnt vmcnt(0)
+    ds_read_b32 v20, v1 offset:272
+    s_waitcnt lgkmcnt(0)
+    global_store_dword v1, v20, s[6:7]"""
+    x = np.concatenate([np.zeros(4, np.uint32), x])
+    run(body, x, out, lds=1024)
+    np.testing.assert_array_equal(out, want(x[4::4].astype(np.int64)) & 0xFFFFFFFF)

@@ -666,3 +666,78 @@ def test_stochastic_rounding_with_a_scale() -> None:
         unit = np.exp2(np.floor(np.log2(value)) - mantissa)
         np.testing.assert_array_equal(down, np.floor(value / unit) * unit)
         np.testing.assert_array_equal(up, np.ceil(value / unit) * unit)
+
+
+@pytest.mark.parametrize(
+    ("name", "wide"), [(name, wide) for name in NARROW for wide in WIDE if name == "fp4" or wide != "f32"]
+)
+def test_random_bits_of_conversions_with_a_scale(name: str, wide: str) -> None:
+    """The source's dropped digits plus the seed's highest bits, as many, decide whether the last digit goes up.
+
+    The second element of a pair of 4-bit results takes the next number of V_PRNG_B32.
+    """
+    rng = np.random.default_rng(5)
+    exponent = rng.integers(124, 130, LANES).astype(np.uint32)
+    factor = np.exp2(exponent.astype(np.float64) - 127)
+    mantissa = {"fp8": 3, "bf8": 2, "fp4": 1}[name]
+    source_digits = {"f32": 23, "f16": 10, "bf16": 7}[wide]
+    count = source_digits - mantissa
+    pair = (rng.uniform(1, 3.9, (LANES, 2)) * factor[:, None]).astype(WIDE[wide])
+    seed = integers(6)
+    following = seed << 1 ^ np.where(seed >> 31, 197, 0).astype(np.uint32)
+    old = integers(7)
+    operands = "v2, v6, v4"
+    registers = {4: exponent << 23, 6: seed, 8: old}
+    if name == "fp4":
+        sel, position, width, elements = "op_sel:[0,0,1,0]", 8, 4, 2
+        operands = ("v[2:3]" if wide == "f32" else "v2") + ", v6, v4"
+        text = f"v_cvt_scalef32_sr_pk_fp4_{wide} v10, {operands} {sel}"
+    else:
+        sel, position, width, elements = "op_sel:[0,0,1,1]", 24, 8, 1
+        text = f"v_cvt_scalef32_sr_{name}_{wide} v10, {operands} {sel}"
+    if wide == "f32":
+        registers |= {2: pair[:, 0].view(np.uint32).copy(), 3: pair[:, 1].view(np.uint32).copy()}
+    else:
+        registers |= {2: np.ascontiguousarray(pair).view(np.uint32).ravel()}
+    got = run([text], registers)[0].vgprs[0]
+    field = np.uint32((1 << width * elements) - 1 << position)
+    np.testing.assert_array_equal(got & ~field, old & ~field)
+    for place, random in ((0, seed), (1, following))[:elements]:
+        value = pair[:, place].astype(np.float64) / factor
+        unit = np.exp2(np.floor(np.log2(value)) - mantissa)
+        dropped = value / unit % 1
+        up = dropped + (random >> np.uint32(32 - count)) / 2.0**count >= 1
+        want = ((np.floor(value / unit) + up) * unit).astype(NARROW[name]).view(np.uint8)
+        np.testing.assert_array_equal(got >> (position + width * place) & ((1 << width) - 1), want)
+
+
+def test_random_bits_of_a_conversion_to_f16() -> None:
+    x = np.random.default_rng(1).uniform(1, 8, LANES).astype(np.float32)
+    seeds, old = integers(2), integers(3)
+    results = run(
+        ["v_cvt_sr_f16_f32 v10, v2, v4", "v_cvt_sr_f16_f32 v10, v2, v4 op_sel:[0,0,1]"],
+        {2: x.view(np.uint32), 4: seeds, 8: old},
+    )
+    want = ((x.view(np.uint32).astype(np.uint64) + (seeds >> 19)) >> 13) - ((127 - 15) << 10)
+    np.testing.assert_array_equal(results[0].vgprs[0], old & 0xFFFF0000 | want.astype(np.uint32))
+    np.testing.assert_array_equal(results[1].vgprs[0], old & 0xFFFF | want.astype(np.uint32) << 16)
+
+
+def test_a_mixed_fma_rounds_once_to_half_a_register() -> None:
+    """Operands are f32, or the half of a register as f16, as OP_SEL_HI and OP_SEL say; the other half stays."""
+    rng = np.random.default_rng(8)
+    pairs = rng.normal(0, 2, (LANES, 2)).astype(np.float16)
+    b, c = (rng.normal(0, 2, LANES).astype(np.float32) for _ in range(2))
+    old = integers(9)
+    registers = {2: pairs.view(np.uint32).ravel(), 4: b.view(np.uint32), 6: c.view(np.uint32), 8: old}
+    results = run(
+        [f"v_fma_mix{half}_f16 v10, v2, v4, v6 op_sel:[{sel},0,0] op_sel_hi:[1,0,0]"
+         for half, sel in (("lo", 0), ("lo", 1), ("hi", 1))],
+        registers,
+    )  # fmt: skip
+    for result, sel, shift in zip(results, (0, 1, 1), (0, 0, 16), strict=True):
+        exact = pairs[:, sel].astype(np.longdouble) * b.astype(np.longdouble) + c.astype(np.longdouble)
+        want = exact.astype(np.float16).view(np.uint16).astype(np.uint32)
+        np.testing.assert_array_equal(result.vgprs[0] >> shift & 0xFFFF, want)
+        kept = np.uint32(0xFFFF0000 if shift == 0 else 0xFFFF)
+        np.testing.assert_array_equal(result.vgprs[0] & kept, old & kept)

@@ -11,11 +11,13 @@ from asmlaunch.emulator.decode import Immediate, Instruction, Operand, Register
 from asmlaunch.emulator.emit.operands import Operands, immediate
 from asmlaunch.emulator.isa import language as isa
 from asmlaunch.emulator.isa.matrix import FP4, MX_FORMATS
+from asmlaunch.emulator.isa.numerics import published
 from asmlaunch.emulator.isa.table import Mfma
 from asmlaunch.emulator.lower import I8, LANES_I32, Lowering, splat
 from asmlaunch.emulator.mode import FLUSH_INPUTS
 from asmlaunch.emulator.native import matrix, products
 from asmlaunch.emulator.native.helpers import ROW
+from asmlaunch.errors import UnsupportedInstructionError
 
 
 class Matrix(Operands):
@@ -27,6 +29,11 @@ class Matrix(Operands):
 
     def _mfma(self, instruction: Instruction, definition: Mfma) -> None:
         """One instruction."""
+        if self._numerics == "cdna3" and not published(definition):
+            raise UnsupportedInstructionError(
+                f"kernel {self._kernel.name} at {instruction.address:#x}: `{instruction.text}`", got="numerics 'cdna3'",
+                need="numerics 'exact'", hint="CDNA4 added the instruction, and nobody has published how it rounds",
+            )  # fmt: skip
         self._allow_modifiers(instruction, "op_sel", "op_sel_hi", "cbsz", "abid", "blgp", "neg")
         d, a, b = (self._register(instruction, operand, "va") for operand in instruction.operands[:3])
         scales = [self._register(instruction, operand, "va") for operand in instruction.operands[4:6]]
@@ -102,7 +109,7 @@ class Matrix(Operands):
             name = kind if ocp or kind not in ("fp8", "bf8") else f"{kind}_fnuz"
             flush = definition.a == "f32" and not self._mode.denormals_32 & FLUSH_INPUTS
             reads.append(products.Operand(name, items, number, lanes, bool(minus), flush))
-        return (reads[0], reads[1]), products.Form(kinds[0], kinds[1], cbsz, abid)
+        return (reads[0], reads[1]), products.Form(reads[0].kind, reads[1].kind, cbsz, abid, self._numerics)
 
     def _accumulator(self, instruction: Instruction, c: Operand, count: int) -> ir.Value:
         """Where C lies in memory: its registers, or rows of an inline constant."""

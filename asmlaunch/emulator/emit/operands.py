@@ -36,9 +36,9 @@ class Operands:
 
     def __init__(
         self, kernel: KernelInfo, block: Block, code: Code, wave: ir.Value, numbers: Mapping[int, int],
-        addresses: Mapping[int, int],
+        addresses: Mapping[int, int], numerics: str = "exact",
     ) -> None:  # fmt: skip
-        self._block_addresses = addresses
+        self._block_addresses, self._numerics = addresses, numerics
         self._kernel, self._block, self._code, self._wave, self._numbers = kernel, block, code, wave, numbers
         self._build: ir.IRBuilder = code.builder
         self._registers = Registers(code, wave)

@@ -31,8 +31,8 @@ FP4_DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12)
 #: denormals are kept.
 BLOCK32 = "exact inside a K-block of 32, one f32 rounding a block, ascending K"
 
-#: The group sizes are those that MMA-Sim (arXiv 2511.10909) found for CDNA3; what it found beyond them, truncated
-#: products and floored sums, is not in this model.
+#: The group sizes are those that MMA-Sim (arXiv 2511.10909) found for CDNA3; what it found beyond them is another model
+#: (``isa.numerics``).
 GROUPS = "products of a group of {group} summed in f64, then added to C with one f32 rounding, ascending K"
 SEQUENTIAL = "one fused multiply-add an element, ascending K"
 INTEGER = "exact, modulo 2**32"
@@ -49,11 +49,17 @@ class _Shape:
         return f"{self.m}x{self.n}x{self.k}" + (f"_{self.blocks}b" if self.blocks > 1 else "")
 
 
+#: Shapes of 8- and 16-bit operands that CDNA4 added: a lane holds 16 bytes of each, twice as many as CDNA3's.
+_ADDED_BYTES = 16
+
+
 def _declare(shape: _Shape, result: str, a: str, b: str, group: int, suffix: str = "") -> None:
     sums = SEQUENTIAL if group == 1 else GROUPS.format(group=group)
     model = INTEGER if result == "i32" else sums
     name = f"v_mfma_{result}_{shape}_{suffix or a}"
-    register(Mfma(name, shape.m, shape.n, shape.k, False, model, shape.blocks, a, b, result, group))
+    nbytes = shape.m * shape.k * shape.blocks * FORMAT_BITS[a] // 8 // 64
+    added = FORMAT_BITS[a] <= 16 and nbytes >= _ADDED_BYTES
+    register(Mfma(name, shape.m, shape.n, shape.k, False, model, shape.blocks, a, b, result, group, not added))
 
 
 def _declare_all() -> None:
@@ -86,7 +92,7 @@ def _declare_all() -> None:
     for shape in (_Shape(16, 16, 128), _Shape(32, 32, 64)):
         for scaled in (False, True):
             name = f"v_mfma_{'scale_' if scaled else ''}f32_{shape}_f8f6f4"
-            register(Mfma(name, shape.m, shape.n, shape.k, scaled, BLOCK32))
+            register(Mfma(name, shape.m, shape.n, shape.k, scaled, BLOCK32, cdna3=False))
 
 
 _declare_all()

@@ -136,6 +136,7 @@ class Mfma:
             BLGP choose among FP8, BF8, FP6, BF6 and FP4.
         result: type of C and D: "f32", "i32" or "f64".
         group: elements of K whose exact sum is rounded once; then comes the next group.
+        cdna3: whether CDNA3 has the instruction too; else CDNA4 added it.
     """
 
     mnemonic: str
@@ -149,6 +150,7 @@ class Mfma:
     b: str = "mx"
     result: str = "f32"
     group: int = 32
+    cdna3: bool = True
 
 
 Definition = Compute | Branch | Control | Access | Mfma

@@ -18,6 +18,7 @@ from asmlaunch.emulator.isa import floats
 from asmlaunch.emulator.isa.language import F16, F32, F64, I32, U32, concat
 from asmlaunch.emulator.isa.matrix import FORMAT_BITS, broadcast_lane, place, result_place, source_block
 from asmlaunch.emulator.isa.modifiers import flushed
+from asmlaunch.emulator.isa.numerics import Fused, fused
 from asmlaunch.emulator.isa.table import Mfma
 from asmlaunch.emulator.lower import I32 as IR32
 from asmlaunch.emulator.lower import I64, LANES_I32, PTR, Lowering, call, given, lanes, overload, splat
@@ -29,6 +30,13 @@ _FORMATS = {
     "fp8": floats.FP8_OCP, "bf8": floats.BF8_OCP, "fp8_fnuz": floats.FP8_FNUZ, "bf8_fnuz": floats.BF8_FNUZ,
     "fp6": floats.FP6, "bf6": floats.BF6, "fp4": floats.FP4,
 }  # fmt: skip
+
+#: The exponent of each format's smallest normal number, and of a zero (``isa.numerics.Fused``).
+_LOWEST = {"f16": -14, "bf16": -126, "xf32": -126, **{kind: 1 - form.bias for kind, form in _FORMATS.items()}}
+_OF_ZERO = -126
+
+#: A finite product this large is infinite in ``isa.numerics.Fused``; only formats with the exponents of f32 have any.
+_OVERFLOW, _OVERFLOWING = 2.0**128, ("bf16", "xf32")
 
 
 @dataclass(frozen=True)
@@ -114,12 +122,15 @@ def _number(operand: Operand, dwords: Sequence[U32], item: int) -> Any:
 
 @dataclass(frozen=True)
 class Form:
-    """What changes the helper of one instruction: formats of the operands and A's broadcast (CBSZ, ABID)."""
+    """What changes the helper of one instruction: formats of the operands (as in ``Operand``), A's broadcast (CBSZ,
+    ABID), and the model of the arithmetic (``isa.numerics``).
+    """
 
     a: str
     b: str
     cbsz: int = 0
     abid: int = 0
+    numerics: str = "exact"
 
 
 def product(definition: Mfma, form: Form) -> str:
@@ -134,6 +145,7 @@ def product(definition: Mfma, form: Form) -> str:
         code.builder.ret_void()
 
     marks = f"{form.a}_{form.b}_{form.cbsz}_{form.abid}"
+    marks += f"_{form.numerics}" if fused(definition, form.numerics) else ""
     return helpers().need(f"{definition.mnemonic}_{marks}", build_it)
 
 
@@ -147,6 +159,7 @@ class _Product:
         self._size = 8 if number_of(definition) == "f64" else 4
         self._columns = ir.VectorType(self._number, definition.n)
         self._factors = self._scale_factors(scales) if definition.scaled else None
+        self._fused = fused(definition, form.numerics)
 
     def build(self) -> None:
         """All blocks."""
@@ -156,13 +169,21 @@ class _Product:
     def _block(self, block: int) -> None:
         definition, code = self._definition, self._code
         b_rows = [self._b_row(block, k) for k in range(definition.k)]
+        powers = [self._power(row, self._form.b) for row in b_rows] if self._fused else []
         rows, places = definition.m, [result_place(definition, block, i) for i in range(definition.m)]
         table = self._table([register * ROW * self._dwords() + lane * 4 for register, lane in places])
         with code.loop(rows) as i:
             offset = code.load(code.at(table, code.builder.mul(code.builder.zext(i, I64), i64(8))), I64, 8)
             total = self._load_row(offset)
             for first in range(0, definition.k, definition.group):
-                total = self._group(block, i, first, b_rows, total)
+                if self._fused:
+                    steps = [
+                        (self._a_element(block, i, k), b_rows[k], powers[k])
+                        for k in range(first, first + definition.group)
+                    ]
+                    total = self._fused_group(self._fused, steps, total)
+                else:
+                    total = self._group(block, i, first, b_rows, total)
             self._store_row(offset, total)
 
     def _dwords(self) -> int:
@@ -214,6 +235,111 @@ class _Product:
             summed = build.fmul(summed, self._scale(i, first // 32))
         exact = build.fadd(build.fpext(total, summed.type), summed)
         return build.fptrunc(exact, total.type)
+
+    # ------------------------------------------------------------ isa.numerics.Fused
+
+    def _constant(self, number: float) -> ir.Value:
+        return splat(self._code.builder, ir.Constant(self._number, number), self._definition.n)
+
+    def _intrinsic(self, name: str, *arguments: ir.Value) -> ir.Value:
+        kind = arguments[0].type
+        return call(self._code.builder, f"llvm.{name}.{overload(kind)}", kind, list(arguments))
+
+    def _larger(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        build = self._code.builder
+        return build.select(build.fcmp_ordered(">", a, b), a, b)
+
+    def _power(self, value: ir.Value, kind: str) -> ir.Value:
+        """2**e of the significand times 2**e that the model takes a number of a format for."""
+        build, bits = self._code.builder, self._bits
+        exponent = build.and_(build.bitcast(value, bits), self._word(0x7FF << 52))
+        normal = self._larger(build.bitcast(exponent, value.type), self._constant(2.0 ** _LOWEST[kind]))
+        zero = build.fcmp_ordered("==", value, self._constant(0.0))
+        return build.select(zero, self._constant(2.0**_OF_ZERO), normal)
+
+    @property
+    def _bits(self) -> ir.Type:
+        return ir.VectorType(I64, self._definition.n)
+
+    def _word(self, number: int) -> ir.Value:
+        return splat(self._code.builder, i64(number), self._definition.n)
+
+    def _below(self, power: ir.Value, digits: int) -> ir.Value:
+        """2**digits / power, for powers of two."""
+        build = self._code.builder
+        bits = build.sub(self._word((2 * 1023 + digits) << 52), build.bitcast(power, self._bits))
+        return build.bitcast(bits, power.type)
+
+    def _fused_group(
+        self, rules: Fused, steps: Sequence[tuple[ir.Value, ir.Value, ir.Value]], total: ir.Value
+    ) -> ir.Value:
+        """Add a group of K, as (A, B, B's power), to a row of C.
+
+        All in f64: a sum in units of its last digit is an integer of less than 53 bits.
+        """
+        build, c = self._code.builder, self._code.builder.fpext(total, self._columns)
+        products = [build.fmul(a, b) for a, b, _ in steps]
+        powers = [build.fmul(self._power(a, self._form.a), power) for a, _, power in steps]
+        digits = rules.product_digits
+        sums = [
+            self._cut_sum(products[first :: rules.parities], powers[first :: rules.parities], digits)
+            for first in range(rules.parities)
+        ]
+        summed, largest = sums[0]
+        for other, power in sums[1:]:
+            top = self._larger(largest, power)
+            aligned = []
+            for part, own in ((summed, largest), (other, power)):
+                aligned.append(self._intrinsic("floor", build.fmul(build.fmul(part, own), self._below(top, 0))))
+            summed, largest = build.fadd(*aligned), top
+        c_power = self._power(c, "bf16")  # the exponents of f32 are bfloat16's
+        top = self._larger(largest, c_power)
+        finer = build.fmul(summed, build.fmul(largest, self._constant(2.0**-digits)))
+        units = self._intrinsic("floor", build.fmul(finer, self._below(top, rules.sum_digits)))
+        addend = self._intrinsic("floor", build.fmul(c, self._below(top, rules.addend_digits)))
+        if rules.addend_reach is not None:
+            reached = build.fmul(top, self._constant(2.0**-rules.addend_reach))
+            addend = build.select(build.fcmp_ordered(">=", c_power, reached), addend, self._constant(0.0))
+        addend = build.fmul(addend, self._constant(2.0 ** (rules.sum_digits - rules.addend_digits)))
+        both = build.fadd(build.fadd(units, addend), self._constant(0.0))  # never a negative zero
+        unit = build.fmul(top, self._constant(2.0**-rules.sum_digits))
+        result = build.fptrunc(build.fmul(both, unit), total.type)
+        return self._special(result, products, c)
+
+    def _cut_sum(
+        self, products: Sequence[ir.Value], powers: Sequence[ir.Value], digits: int
+    ) -> tuple[ir.Value, ir.Value]:
+        """The sum of products cut off ``digits`` digits below the largest power, in units of the last digit, and that
+        power.
+        """
+        build = self._code.builder
+        largest = powers[0]
+        for power in powers[1:]:
+            largest = self._larger(largest, power)
+        scale, summed = self._below(largest, digits), self._constant(0.0)
+        for product in products:
+            summed = build.fadd(summed, self._intrinsic("trunc", build.fmul(product, scale)))
+        return summed, largest
+
+    def _special(self, result: ir.Value, products: Sequence[ir.Value], c: ir.Value) -> ir.Value:
+        """NaN, infinities and products that overflow, in the place of a result."""
+        build = self._code.builder
+        if self._form.a in _OVERFLOWING:
+            high, low = products[0], products[0]
+            for product in products[1:]:
+                high = self._larger(high, product)
+                low = build.select(build.fcmp_ordered("<", low, product), low, product)
+            infinity = self._constant(float("inf"))
+            above = build.fcmp_ordered(">=", high, self._constant(_OVERFLOW))
+            below = build.fcmp_ordered("<=", low, self._constant(-_OVERFLOW))
+            nothing = self._constant(0.0)
+            overflow = build.fsub(build.select(above, infinity, nothing), build.select(below, infinity, nothing))
+            result = build.select(build.or_(above, below), build.fptrunc(overflow, result.type), result)
+        plain = c
+        for product in products:
+            plain = build.fadd(plain, product)
+        usual = build.fcmp_ordered("<", self._intrinsic("fabs", plain), self._constant(float("inf")))
+        return build.select(usual, result, build.fptrunc(plain, result.type))
 
     # ------------------------------------------------------------ rows of C and D
 

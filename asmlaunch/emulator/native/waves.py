@@ -35,14 +35,16 @@ def _build_grid(module: ir.Module, name: str, run_waves: str) -> None:
         counter = code.get_pointer(worker, WORKER, "next")
         number = build.atomic_rmw("add", counter, i64(1), "monotonic")
         with build.if_then(build.icmp_signed("<", number, get("total"))):
-            _enter_group(code, worker, slot, number)
+            ordered = build.add(get("first"), build.mul(get("step"), number))
+            _enter_group(code, worker, slot, build.srem(ordered, get("total")))
             code.store(build.add(slot, i32(1)), entered, 4)
     groups = code.load(entered, I32, 4)
     with build.if_then(build.icmp_unsigned("==", groups, i32(0))):
         build.ret(i32(Status.ENDED))
     waves, count = code.get_pointer(worker, WORKER, "waves"), build.mul(groups, get("group_waves"))
     table = code.get_pointer(worker, WORKER, "table")
-    status = call(build, run_waves, I32, [waves, count, table, get("quantum")])
+    random = code.field(worker, WORKER, "random")[0]
+    status = call(build, run_waves, I32, [waves, count, table, get("quantum"), random])
     with code.loop(count) as index:
         executed = code.get(_pointer_at(code, waves, index), WAVE, "executed")
         code.put(worker, WORKER, "executed", build.add(get("executed"), executed))
@@ -102,10 +104,11 @@ def _copy(code: Code, target: ir.Value, source: ir.Value, nbytes: ir.Value) -> N
 
 
 def _build_run(module: ir.Module, name: str) -> None:
-    """``i32 run(waves, count, blocks, quantum)``: the waves in turn, each for at most ``quantum`` blocks or until its
-    next barrier or its end, until all have ended.
+    """``i32 run(waves, count, blocks, quantum, random)``: the waves in turn, each for at most ``quantum`` blocks or
+    until its next barrier or its end, until all have ended; ``random`` points to a state that is not 0 where turns are
+    random (``emulator.schedule``).
     """
-    code, (waves, count, blocks, quantum) = Code.function(module, name, I32, [PTR, I32, PTR, I32])
+    code, (waves, count, blocks, quantum, random) = Code.function(module, name, I32, [PTR, I32, PTR, I32, PTR])
     build = code.builder
 
     def wave_at(index: ir.Value) -> ir.Value:
@@ -134,19 +137,32 @@ def _build_run(module: ir.Module, name: str) -> None:
         wave = wave_at(index)
         with build.if_then(build.icmp_signed("==", code.get(wave, WAVE, "status"), i32(Status.READY))):
             code.store(i32(1), ready, 4)
-            status = _run_one(code, wave, blocks, quantum)
-            group = code.get_pointer(wave, WAVE, "group")
-            with build.if_then(build.icmp_signed("==", status, i32(Status.BARRIER))):
-                code.put(group, GROUP, "waiting", build.add(code.get(group, GROUP, "waiting"), i32(1)))
-                release_if_complete(wave)
-            with build.if_then(build.icmp_signed("==", status, i32(Status.ENDED))):
-                code.put(group, GROUP, "alive", build.sub(code.get(group, GROUP, "alive"), i32(1)))
-                release_if_complete(wave)
-            with build.if_then(build.icmp_signed(">=", status, i32(Status.FAULT))):
-                build.ret(status)
+            missed, length = _turn(code, random, quantum)
+            with build.if_then(build.not_(missed)):
+                status = _run_one(code, wave, blocks, length)
+                group = code.get_pointer(wave, WAVE, "group")
+                with build.if_then(build.icmp_signed("==", status, i32(Status.BARRIER))):
+                    code.put(group, GROUP, "waiting", build.add(code.get(group, GROUP, "waiting"), i32(1)))
+                    release_if_complete(wave)
+                with build.if_then(build.icmp_signed("==", status, i32(Status.ENDED))):
+                    code.put(group, GROUP, "alive", build.sub(code.get(group, GROUP, "alive"), i32(1)))
+                    release_if_complete(wave)
+                with build.if_then(build.icmp_signed(">=", status, i32(Status.FAULT))):
+                    build.ret(status)
     build.cbranch(build.icmp_unsigned("!=", code.load(ready, I32, 4), i32(0)), sweep, over)
     build.position_at_end(over)
     build.ret(i32(Status.ENDED))
+
+
+def _turn(code: Code, random: ir.Value, quantum: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Whether a wave misses its turn, and how many blocks the turn takes (``emulator.schedule.turn``)."""
+    build, state = code.builder, code.load(random, I64, 8)
+    for shift, distance in ((build.shl, 13), (build.lshr, 7), (build.shl, 17)):
+        state = build.xor(state, shift(state, i64(distance)))  # 0 stays 0
+    code.store(state, random, 8)
+    missed = build.trunc(build.lshr(state, i64(33)), I1)
+    blocks = build.add(build.trunc(build.and_(build.lshr(state, i64(40)), i64(15)), I32), i32(1))
+    return missed, build.select(build.icmp_unsigned("==", state, i64(0)), quantum, blocks)
 
 
 def _run_one(code: Code, wave: ir.Value, blocks: ir.Value, quantum: ir.Value) -> ir.Value:
