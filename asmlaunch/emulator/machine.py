@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,7 @@ class Job:
     block: Dim3
     lds_size: int
     kernarg: NDArray[np.uint8]
+    packet: NDArray[np.void]
     regions: NDArray[np.void]
     budget: int
     stop: NDArray[np.int32]
@@ -95,10 +97,13 @@ def run(
     memory = aligned(max(len(kernarg), 1))
     memory[: len(kernarg)] = np.frombuffer(kernarg, np.uint8)
     kernarg_buffer = Buffer("kernarg", memory.ctypes.data, len(kernarg), False, memory)
-    known = (*buffers, kernarg_buffer)
+    packet = dispatch_packet(compiled.kernel, memory, grid, block, dynamic_lds)
+    packet_buffer = Buffer("dispatch packet", packet.ctypes.data, packet.nbytes, False, packet)
+    asked = compiled.kernel.descriptor.enable_sgpr_dispatch_ptr
+    known = (*buffers, *((packet_buffer,) if asked else ()), kernarg_buffer)
     monitor = _monitor(compiled, known, memory, grid, outputs, unset)
     job = Job(
-        compiled, schedule, grid, block, compiled.kernel.lds_size + dynamic_lds, memory, _regions(known),
+        compiled, schedule, grid, block, compiled.kernel.lds_size + dynamic_lds, memory, packet, _regions(known),
         max_instructions, np.zeros(1, np.int32), np.zeros(1, np.int64), 1 if stepper else resident,
         monitor, stepper,
     )  # fmt: skip
@@ -134,7 +139,7 @@ def _monitor(
     last = first + sum(register >= 0 for register in entry_group_sgprs(kernel).values())
     return Monitor(
         compiled.plan, kernel, known, outputs=outputs, unset=unset, grid=grid,
-        user_sgprs=len(entry_sgprs(kernel, kernarg)), group_sgprs=(first, last),
+        user_sgprs=len(entry_sgprs(kernel, kernarg, kernarg)), group_sgprs=(first, last),
     )  # fmt: skip
 
 
@@ -213,6 +218,7 @@ class Worker:
         self._memory = _POOL.take(count * WAVE.itemsize + lds_bytes)
         self.waves = self._memory[: count * WAVE.itemsize].view(WAVE)
         self._lds = self._memory[count * WAVE.itemsize :]
+        self._scratch = np.zeros((count, LANES * job.compiled.kernel.scratch_size), np.uint8)
         self.records = np.zeros(max(1, len(job.compiled.program.accesses)), RECORD)
         self.counts = np.zeros(len(job.compiled.program.blocks), np.uint64)
         self._groups = np.zeros(job.resident, GROUP)
@@ -243,6 +249,7 @@ class Worker:
         waves.view(np.uint8).reshape(count, WAVE.itemsize)[:, ENTRY_BYTES:] = 0
         waves.view(np.uint8).reshape(count, WAVE.itemsize)[:, :ENTRY_BYTES] = entry
         self._lds[: self._lds_stride] = 0
+        self._scratch[:count] = 0
         self._groups[0] = (0, count)
         waves["group_id"] = group
         for axis, register in enumerate(entry_group_sgprs(self._job.compiled.kernel).values()):
@@ -296,11 +303,13 @@ class Worker:
         waves["regions"], waves["region_count"] = job.regions.ctypes.data, len(job.regions)
         waves["records"] = self.records.ctypes.data
         waves["counts"] = self.counts.ctypes.data
+        waves["scratch"] = self._scratch.ctypes.data + np.arange(len(waves)) * self._scratch.strides[0]
+        waves["scratch_size"] = job.compiled.kernel.scratch_size
         waves["stop"] = job.stop.ctypes.data
         if self.shadow:
             waves["shadow"] = self.shadow.pointers
         waves["id"] = member
-        for number, value in enumerate(entry_sgprs(job.compiled.kernel, job.kernarg)):
+        for number, value in enumerate(entry_sgprs(job.compiled.kernel, job.kernarg, job.packet)):
             waves["sgpr"][:, number] = value
         items = (member[:, None] * LANES + np.arange(LANES)).astype(np.uint32)
         size_x, size_y, size_z = job.block
@@ -311,27 +320,56 @@ class Worker:
         return states
 
 
-def entry_sgprs(kernel: KernelInfo, kernarg: NDArray[np.uint8]) -> list[int]:
-    """User SGPRs at entry, in order.
+#: A dispatch packet (HSA Platform System Architecture Specification, "Kernel dispatch packet").
+PACKET = np.dtype(
+    [
+        ("header", "u2"), ("dimensions", "u2"), ("block", "u2", 3), ("reserved", "u2"), ("work_items", "u4", 3),
+        ("private_size", "u4"), ("group_size", "u4"), ("kernel", "u8"), ("kernarg", "u8"), ("more", "u8", 2),
+    ]
+)  # fmt: skip
+_KERNEL_DISPATCH = 2
+
+
+def dispatch_packet(
+    kernel: KernelInfo, kernarg: NDArray[np.uint8], grid: Dim3, block: Dim3, dynamic_lds: int
+) -> NDArray[np.void]:
+    """The packet of a launch, for kernels that look at it; without a kernel object and a signal."""
+    packet = np.zeros(1, PACKET)
+    packet["header"], packet["dimensions"], packet["block"] = _KERNEL_DISPATCH, 3, block
+    packet["work_items"] = [groups * size for groups, size in zip(grid, block, strict=True)]
+    packet["private_size"], packet["group_size"] = kernel.scratch_size, kernel.lds_size + dynamic_lds
+    packet["kernarg"] = kernarg.ctypes.data
+    return packet
+
+
+def entry_sgprs(kernel: KernelInfo, kernarg: NDArray[np.uint8], packet: NDArray[Any]) -> list[int]:
+    """User SGPRs at entry, in order (LLVM AMDGPU usage, "Initial Kernel Execution State").
+
+    There is no queue, so its address is 0: a kernel that reads it is stopped there.
 
     Raises:
         EmulationError: the kernel asks for state that the emulator does not provide.
     """
     descriptor = kernel.descriptor
     for flag in (
-        "enable_sgpr_private_segment_buffer", "enable_sgpr_dispatch_ptr", "enable_sgpr_queue_ptr",
-        "enable_sgpr_dispatch_id", "enable_sgpr_flat_scratch_init", "enable_sgpr_private_segment_size",
-        "enable_private_segment", "enable_sgpr_workgroup_info",
-    ):  # fmt: skip
+        "enable_sgpr_private_segment_buffer",
+        "enable_sgpr_flat_scratch_init",
+        "enable_sgpr_workgroup_info",
+    ):
         if getattr(descriptor, flag):
             raise EmulationError(
                 f"kernel {kernel.name}: entry state {flag.removeprefix('enable_')}",
                 hint="the emulator does not provide it; run the kernel on a GPU",
             )
     values: list[int] = []
-    if descriptor.enable_sgpr_kernarg_segment_ptr:
-        address = kernarg.ctypes.data
-        values += [address & 0xFFFFFFFF, address >> 32]
+    for flag, number in (
+        ("dispatch_ptr", packet.ctypes.data), ("queue_ptr", 0), ("kernarg_segment_ptr", kernarg.ctypes.data),
+        ("dispatch_id", 0),
+    ):  # fmt: skip
+        if getattr(descriptor, f"enable_sgpr_{flag}"):
+            values += [number & 0xFFFFFFFF, number >> 32]
+    if descriptor.enable_sgpr_private_segment_size:
+        values.append(kernel.scratch_size)
     first = 4 * descriptor.kernarg_preload_spec_offset
     preloaded = kernarg[first : first + 4 * descriptor.kernarg_preload_spec_length].tobytes()
     values += np.frombuffer(preloaded + bytes(-len(preloaded) % 4), np.uint32).tolist()

@@ -50,6 +50,13 @@ def explain(
             verb = "reads" if kind is Fault.LDS_READ else "writes"
             findings.append(Finding("lds", f"{where} {verb} LDS at {address:#x}, outside its allocation ({count:,}x)"))
             continue
+        if kind in (Fault.SCRATCH_READ, Fault.SCRATCH_WRITE):
+            verb = "reads" if kind is Fault.SCRATCH_READ else "writes"
+            size = f"{compiled.kernel.scratch_size:,} bytes a lane"
+            findings.append(
+                Finding("scratch", f"{where} {verb} byte {address:,} of scratch memory, which has {size} ({count:,}x)")
+            )
+            continue
         distance, place = locate(address, buffers)
         if kind is Fault.WRITE:
             raise MemoryFaultError(

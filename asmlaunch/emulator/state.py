@@ -17,13 +17,14 @@ SGPRS = 128
 VGPRS = 512  # v0..v255, then a0..a255
 
 #: One wavefront. ``block`` is the index of the block to run next, ``counts`` points to how often each block has run,
-#: and ``shadow`` to what the checks keep of the wave (``emulator.checks``).
+#: and ``shadow`` to what the checks keep of the wave (``emulator.checks``). ``scratch`` points to 64 times
+#: ``scratch_size`` bytes, a lane's share after the other.
 WAVE = np.dtype(
     [
         ("block", "i4"), ("status", "i4"), ("budget", "i8"), ("executed", "i8"),
         ("group", "u8"), ("lds", "u8"), ("lds_size", "u4"), ("scc", "u4"),
         ("regions", "u8"), ("region_count", "u4"), ("id", "u4"), ("records", "u8"), ("stop", "u8"),
-        ("group_id", "u4", 3), ("skip", "u4"), ("pad", "u1", 16), ("counts", "u8"), ("shadow", "u8"),
+        ("group_id", "u4", 3), ("skip", "u4"), ("scratch", "u8"), ("scratch_size", "u4"), ("pad", "u4"), ("counts", "u8"), ("shadow", "u8"),
         ("sgpr", "u4", SGPRS),
         ("vgpr", "u4", (VGPRS, LANES)),
     ]
@@ -79,13 +80,17 @@ class Status(enum.IntEnum):
 
 
 class Fault(enum.IntEnum):
-    """Kinds of access records. Reads past a buffer give zero and the run goes on; the others end it."""
+    """Kinds of access records. Writes outside the arrays, and resources without a meaning, end the run; reads outside
+    give zero, writes outside LDS and scratch memory are dropped, and the run goes on.
+    """
 
     READ = 1
     WRITE = 2
     LDS_READ = 3
     LDS_WRITE = 4
     DESCRIPTOR = 5
+    SCRATCH_READ = 6
+    SCRATCH_WRITE = 7
 
 
 class Pool:

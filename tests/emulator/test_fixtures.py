@@ -80,6 +80,54 @@ def test_a_function_called_twice(processor: str) -> None:
     assert dict(result.profile.by_mnemonic())["s_swappc_b64"] == 2 * 2
 
 
+class TestCompiled:
+    """What clang makes of C, with its optimisations and without, where everything goes over the stack."""
+
+    @pytest.fixture(params=["compiled", "compiled_O0"])
+    def name(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    def run(self, name: str, processor: str, kernel: str, *values: Any, **how: Any) -> None:
+        schema = asmlaunch.load(FOLDER / f"{name}.{processor}.co", device="emulator")[kernel].schema
+        names = [field.name for field in schema.fields if not field.name.startswith("hidden_")]
+        launch(name, processor, dict(zip(names, values, strict=True)), kernel, **how)
+
+    def test_a_table_on_the_stack(self, name: str, processor: str) -> None:
+        x, y = np.random.default_rng(1).integers(0, 1 << 32, (2, 128), np.uint32)
+        out = np.zeros(128, np.uint32)
+        self.run(name, processor, "digits", out, x, y, grid=2, block=64)
+        np.testing.assert_array_equal(out, [f"{b:o}".count(f"{a & 7}") for a, b in zip(x, y, strict=True)])
+
+    def test_a_call_whose_result_comes_by_the_stack(self, name: str, processor: str) -> None:
+        random = np.random.default_rng(2)
+        x = random.integers(0, 1 << 32, 128, np.uint32)
+        y = random.integers(0, 1 << 32, 128, np.uint32) >> random.integers(0, 32, 128).astype(np.uint32)
+        y[::7] = 0
+        out = np.full((128, 2), 77, np.uint32)
+        self.run(name, processor, "division", out, x, y, grid=2, block=64)
+        want = [divmod(int(a), int(b)) if b else (77, 77) for a, b in zip(x, y, strict=True)]
+        np.testing.assert_array_equal(out, want)
+
+    def test_a_sum_through_lds(self, name: str, processor: str) -> None:
+        x = np.random.default_rng(3).integers(-50, 50, (3, 256)).astype(np.float32)
+        out = np.zeros(3, np.float32)
+        self.run(name, processor, "sum", out, x, grid=3, block=256)
+        np.testing.assert_array_equal(out, x.sum(axis=1))
+
+    def test_matrix_instructions(self, name: str, processor: str) -> None:
+        a, b = np.random.default_rng(4).integers(-8, 8, (2, 16, 48)).astype(np.float16)
+        out = np.zeros((16, 16), np.float32)
+        self.run(name, processor, "matmul", out, a, b, 48, grid=1, block=64)
+        np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32).T)
+
+    def test_atomics(self, name: str, processor: str) -> None:
+        x = np.random.default_rng(5).integers(0, 16, 1024).astype(np.uint32)
+        bins, top = np.zeros(16, np.uint32), np.zeros(1, np.uint32)
+        self.run(name, processor, "histogram", bins, top, x, grid=4, block=256)
+        np.testing.assert_array_equal(bins, np.bincount(x, minlength=16))
+        assert top[0] == x.max()
+
+
 class TestSgemm:
     def run(self, processor: str, case: Sizes, **options: Any) -> Any:
         kernel = asmlaunch.load(FOLDER / f"sgemm.{processor}.co", device="emulator").kernel
@@ -122,4 +170,6 @@ def test_the_objects_are_what_the_sources_give(tmp_path: Path) -> None:
         built.unlink()
     subprocess.run([copy / "build.sh"], check=True)
     committed = {path.name: path.read_bytes() for path in FOLDER.glob("*.co")}
+    if not shutil.which("clang-22"):
+        committed = {name: data for name, data in committed.items() if not name.startswith("compiled")}
     assert {path.name: path.read_bytes() for path in copy.glob("*.co")} == committed

@@ -158,11 +158,18 @@ def flat_access(access: Access, form: flat.FlatForm, on: On) -> str:
         starts = lanes(build, flat.start(code, form, values, None))
         mask = values["mask"]
         if access.space == "flat":
-            # What lies in the LDS aperture is not followed.
+            # What lies in the apertures of LDS and scratch memory is not followed.
             high = build.lshr(starts, splat(build, i64(32)))
-            elsewhere = build.icmp_unsigned("!=", high, splat(build, i64(memory.SHARED_BASE >> 32)))
-            mask = build.and_(mask, build.bitcast(elsewhere, I64))
+            for base in (memory.SHARED_BASE, memory.PRIVATE_BASE):
+                elsewhere = build.icmp_unsigned("!=", high, splat(build, i64(base >> 32)))
+                mask = build.and_(mask, build.bitcast(elsewhere, I64))
         _, count = pieces(access)
+        if access.space == "flat" and access.kind == "load" and on.definedness:
+            # What comes from there counts as written.
+            hidden = build.and_(values["mask"], build.not_(mask))
+            for number in range(count):
+                place = code.at(helper.shadows, 8 * number)
+                code.store(build.or_(code.load(place, I64, 8), hidden), place, 8)
         table, valid = helper.table(starts), helper.masks([i64(-1)] * count)
         if access.to_lds:
             stride = lds_stride(access)

@@ -13,7 +13,7 @@ from asmlaunch.emulator.checks.memory import ShadowedMemory
 from asmlaunch.emulator.checks.plan import make_plan
 from asmlaunch.emulator.checks.registers import ALL
 from asmlaunch.emulator.checks.state import SHADOW, Kind
-from asmlaunch.emulator.checks.waits import NO_LIMIT, wait_of
+from asmlaunch.emulator.checks.waits import COUNTERS, NO_LIMIT, wait_of
 from asmlaunch.emulator.decode import Instruction, Operand, Register
 from asmlaunch.emulator.emit.registers import Key
 from asmlaunch.emulator.flow import reads
@@ -46,11 +46,14 @@ class CheckedBlockCompiler(ShadowedMemory):
         self._at = instruction
         self._values.clear()
         for place, names in self._plan.suspects.uses.get(instruction.address, {}).items():
-            issued = self._code.load(self._issued(place), I64, 8)
+            marked = self._code.load(self._issued(place), I64, 8)
+            issued, counter = self._build.lshr(marked, i64(2)), self._build.and_(marked, i64(3))
             early: ir.Value = ir.Constant(I1, 0)
             for name in names:
                 done = self._code.get(self._shadow, SHADOW, f"done_{name}")
-                early = self._build.or_(early, self._build.icmp_signed(">", issued, done))
+                outstanding = self._build.icmp_signed(">", issued, done)
+                own = self._build.icmp_unsigned("==", counter, i64(COUNTERS.index(name)))
+                early = self._build.or_(early, self._build.and_(own, outstanding))
             named = "sva".index(place.file) << 16 | place.number
             self._note_if(early, instruction, Kind.EARLY_REGISTER, i64(0), named)
 

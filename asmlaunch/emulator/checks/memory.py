@@ -9,7 +9,7 @@ from asmlaunch.emulator.checks import accesses
 from asmlaunch.emulator.checks.operands import ShadowedOperands
 from asmlaunch.emulator.checks.registers import ALL
 from asmlaunch.emulator.checks.state import SHADOW, Kind
-from asmlaunch.emulator.checks.waits import counters
+from asmlaunch.emulator.checks.waits import COUNTERS, counters
 from asmlaunch.emulator.decode import EXEC, Instruction, Register
 from asmlaunch.emulator.emit.registers import Key
 from asmlaunch.emulator.flow import Place, memory_operands
@@ -25,7 +25,10 @@ class ShadowedMemory(ShadowedOperands):
     """A block's compiler that lets the shadow of memory know of every access."""
 
     def _issued(self, place: Place) -> ir.Value:
-        """Where the number of the load that a register waits for is kept."""
+        """Where the number of the load that a register waits for is kept: 4 * number + its counter's place in COUNTERS.
+
+        A flat load is known by its number in vector memory.
+        """
         name = "of_sgpr" if place.file == "s" else "of_vgpr"
         number = place.number + (256 if place.file == "a" else 0)
         return self._code.at(self._shadow, offset(SHADOW, name) + 8 * number)
@@ -46,7 +49,9 @@ class ShadowedMemory(ShadowedOperands):
             self._issued_now[name] = number
         for place in memory_operands(instruction, definition).destination:
             if place in self._plan.suspects.tracked:
-                self._code.store(next(iter(self._issued_now.values())), self._issued(place), 8)
+                name, number = next(iter(self._issued_now.items()))
+                marked = self._build.or_(self._build.shl(number, i64(2)), i64(COUNTERS.index(name)))
+                self._code.store(marked, self._issued(place), 8)
 
     def _check_address(self, instruction: Instruction, definition: Access) -> None:
         bad: ir.Value = i64(0)
@@ -64,9 +69,18 @@ class ShadowedMemory(ShadowedOperands):
         """The helper of a memory instruction; the shadow learns of the access first, with the same arguments."""
         definition = find(self._at.mnemonic)
         assert isinstance(definition, Access)
-        if any(vars(self._plan.memory).values()):
+        if definition.space == "scratch":
+            self._loaded_from_scratch(self._at, definition)
+        elif any(vars(self._plan.memory).values()):
             self._observe(self._at, definition, arguments)
         super()._helper(symbol, number, arguments)
+
+    def _loaded_from_scratch(self, instruction: Instruction, definition: Access) -> None:
+        """What a lane keeps in its scratch memory is not followed: what comes back counts as written."""
+        if self._plan.definedness:
+            for place in memory_operands(instruction, definition).destination:
+                key = Key(place.file, place.number)
+                self._shadows.write(key, self._build.or_(self._shadows.of(key).ir, self._exec()))
 
     def _observe(self, instruction: Instruction, definition: Access, arguments: list[ir.Value]) -> None:
         on = self._plan.memory

@@ -166,7 +166,7 @@ class Definedness:
         if all(shadow.known for shadow in shadows):
             return DEFINED
         if value.op in ("and", "or", "xor", "bitcast", "convert") and all(shadow.uniform for shadow in shadows):
-            return self._bitwise(shadows)
+            return self._bitwise(value, shadows)
         return self._joined(shadows)
 
     def _cancels(self, value: Value) -> bool:
@@ -191,10 +191,18 @@ class Definedness:
             total = self.both(total, self.lanes(shadow))
         return Shadow(total, uniform)
 
-    def _bitwise(self, shadows: list[Shadow]) -> Shadow:
+    def _bitwise(self, value: Value, shadows: list[Shadow]) -> Shadow:
+        """Bit by bit; a 0 of a conjunction decides its bit, and so does a 1 of a disjunction."""
         total = ALL
         for shadow in shadows:
             total = self.both(total, shadow.ir)
+        cells = [self._low.cell(argument) for argument in value.args]
+        if value.op in ("and", "or") and len(shadows) == len(cells) and all(cell.uniform for cell in cells):
+            build = self._build
+            for cell, shadow in zip(cells, shadows, strict=True):
+                wide = cell.ir if cell.ir.type == I64 else build.zext(cell.ir, I64)
+                decided = build.xor(wide, ALL) if value.op == "and" else wide
+                total = build.or_(total, build.and_(shadow.ir, decided))
         return Shadow(total, uniform=True)
 
     def _select(self, value: Value) -> Shadow:
@@ -209,8 +217,20 @@ class Definedness:
             picked = self._build.select(cell.ir, yes.ir, no.ir)
             return Shadow(self.both(self.whole(condition), picked), uniform=True)
         chosen = self._build.sext(cell.ir, I64) if cell.uniform else self._build.bitcast(cell.ir, I64)
-        picked = self._pick(chosen, self.lanes(yes), self.lanes(no))
+        new = self.lanes(yes)
+        if self._moves_scalar(value.args[0]) and yes.uniform and not yes.known:
+            # Compilers keep masks there of which a part was never written; that part is masked off when they come back.
+            new = self._build.sext(self._build.icmp_signed("!=", yes.ir, self._unwritten(value)), I64)
+        picked = self._pick(chosen, new, self.lanes(no))
         return Shadow(self.both(self.lanes(condition), picked))
+
+    def _moves_scalar(self, condition: Value) -> bool:
+        """Whether a selection puts a scalar into one lane (V_WRITELANE)."""
+        return condition.op == "eq" and condition.args[0].op == "lane"
+
+    def _unwritten(self, value: Value) -> ir.Constant:
+        """The shadow of a scalar of this width that nobody has written."""
+        return ir.Constant(I64, ~((1 << value.bits) - 1))
 
     def _pick(self, chosen: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         build = self._build

@@ -25,7 +25,7 @@ class Memory(Operands):
         """Emit one instruction."""
         emit = {
             "scalar": self._scalar_access, "scalar_buffer": self._scalar_access, "buffer": self._buffer_access,
-            "global": self._flat_access, "flat": self._flat_access, "lds": self._lds_access,
+            "global": self._flat_access, "flat": self._flat_access, "scratch": self._flat_access, "lds": self._lds_access,
         }[definition.space]  # fmt: skip
         emit(instruction, definition, i32(self._numbers[instruction.address]))
 
@@ -113,7 +113,9 @@ class Memory(Operands):
         loads = definition.kind == "load"
         has_result = returns or (loads and not definition.to_lds)
         result = self._register(instruction, operands.pop(0), "va") if has_result else None
-        address = self._register(instruction, operands.pop(0), "v")
+        where = operands.pop(0)
+        bare = definition.space == "scratch" and isinstance(where, Word)  # "off"
+        address = None if bare else self._register(instruction, where, "v")
         data = self._register(instruction, operands.pop(0), "va") if not loads else None
         base, based = self._flat_base(instruction, operands)
         self._sync([address, data], result, definition)
@@ -126,15 +128,18 @@ class Memory(Operands):
             "mask": self._exec(),
             "m0": self._registers.read(Key("s", M0)).ir if definition.to_lds else i32(0),
         }
-        symbol = flat.flat(definition, flat.FlatForm(based, returns))
+        symbol = flat.flat(definition, flat.FlatForm(based, returns, bare))
         self._helper(symbol, number, [arguments[name] for name in flat.FLAT_ARGS])
         self._loaded(result)
 
     def _flat_base(self, instruction: Instruction, operands: list[Operand]) -> tuple[ir.Value, bool]:
-        """The SGPR base of a global instruction, and whether there is one (``off``: none)."""
+        """The SGPR base of a global (a pair) or scratch instruction, and whether there is one (``off``: none)."""
         if not operands or isinstance(operands[0], Word):
             return i64(0), False
-        return self._pair(self._register(instruction, operands[0], "s")), True
+        base = self._register(instruction, operands[0], "s")
+        if base.count == 1:
+            return self._build.zext(self._registers.read(self._keys(base)[0]).ir, I64), True
+        return self._pair(base), True
 
     def _lds_access(self, instruction: Instruction, definition: Access, number: ir.Value) -> None:
         self._allow_modifiers(instruction, "offset", "offset0", "offset1")

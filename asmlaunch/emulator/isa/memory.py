@@ -75,6 +75,11 @@ def global_address(base: U64, offset: U64) -> U64:
     return base + offset
 
 
+def scratch_address(base: U32, offset: U32) -> U32:
+    """Byte of a lane's scratch memory: SGPR + VGPR (either may be left out) + the signed instruction offset."""
+    return base + offset
+
+
 def global_to_lds_address(m0: U32, offset: U32, lane_number: U32, size: U32) -> U32:
     """Byte address in LDS that a global load to LDS writes: M0[17:2] dwords + instruction offset + lane * size."""
     return (m0 & 0x3FFFC) + offset + lane_number * size
@@ -121,7 +126,8 @@ def _field(dwords: Sequence[U32], source: U32, position: U32, bits: int) -> U32:
 
 _DWORDS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16}
 _PARTS: dict[str, type[Value]] = {"u8": U8, "i8": I8, "u16": U16, "i16": I16}
-_VECTOR_SPACES = {"buffer": "buffer", "global": "global", "flat": "flat"}
+_SHARED_SPACES = ("buffer", "global", "flat")  # those that have atomics
+_VECTOR_SPACES = (*_SHARED_SPACES, "scratch")
 
 
 def _declare(mnemonic: str, space: str, kind: str, element: type[Value], count: int = 1, **more: Any) -> None:
@@ -136,19 +142,19 @@ for _name, _count in _DWORDS.items():
             _declare(f"s_store_{_name}", "scalar", "store", U32, _count)
             _declare(f"s_buffer_store_{_name}", "scalar_buffer", "store", U32, _count)
 
-for _prefix, _space in _VECTOR_SPACES.items():
+for _space in _VECTOR_SPACES:
     for _name, _count in _DWORDS.items():
         if _count <= 4:
-            _declare(f"{_prefix}_load_{_name}", _space, "load", U32, _count)
-            _declare(f"{_prefix}_store_{_name}", _space, "store", U32, _count)
+            _declare(f"{_space}_load_{_name}", _space, "load", U32, _count)
+            _declare(f"{_space}_store_{_name}", _space, "store", U32, _count)
     for _name, _part in (("ubyte", "u8"), ("sbyte", "i8"), ("ushort", "u16"), ("sshort", "i16")):
-        _declare(f"{_prefix}_load_{_name}", _space, "load", _PARTS[_part])
+        _declare(f"{_space}_load_{_name}", _space, "load", _PARTS[_part])
     for _name, _part in (("byte", "u8"), ("short", "u16")):
-        _declare(f"{_prefix}_store_{_name}", _space, "store", _PARTS[_part])
-        _declare(f"{_prefix}_store_{_name}_d16_hi", _space, "store", _PARTS[_part], half="high")
+        _declare(f"{_space}_store_{_name}", _space, "store", _PARTS[_part])
+        _declare(f"{_space}_store_{_name}_d16_hi", _space, "store", _PARTS[_part], half="high")
     for _name, _part in (("ubyte", "u8"), ("sbyte", "i8"), ("short", "i16")):
-        _declare(f"{_prefix}_load_{_name}_d16", _space, "load", _PARTS[_part], half="low")
-        _declare(f"{_prefix}_load_{_name}_d16_hi", _space, "load", _PARTS[_part], half="high")
+        _declare(f"{_space}_load_{_name}_d16", _space, "load", _PARTS[_part], half="low")
+        _declare(f"{_space}_load_{_name}_d16_hi", _space, "load", _PARTS[_part], half="high")
 
 for _name, _part in (("ubyte", "u8"), ("sbyte", "i8"), ("ushort", "u16"), ("sshort", "i16")):
     _declare(f"global_load_lds_{_name}", "global", "load", _PARTS[_part], to_lds=True)
@@ -183,8 +189,8 @@ def _declare_atomic(mnemonic: str, space: str, element: type[Value], update: Cal
 
 for _operation in (*ATOMICS, *PACKED):
     for _name, _element, _update in _operation.vector:
-        for _prefix, _space in _VECTOR_SPACES.items():
-            _declare_atomic(f"{_prefix}_atomic_{_name}", _space, _element, _update)
+        for _space in _SHARED_SPACES:
+            _declare_atomic(f"{_space}_atomic_{_name}", _space, _element, _update)
     for _name, _element, _update in _operation.scalar:
         _declare_atomic(f"s_atomic_{_name}", "scalar", _element, _update)
         _declare_atomic(f"s_buffer_atomic_{_name}", "scalar_buffer", _element, _update)

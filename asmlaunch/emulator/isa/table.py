@@ -87,7 +87,7 @@ class Access:
     """A memory instruction: ``count`` elements of ``element`` in ``space`` for every lane (scalar: once).
 
     Attributes:
-        space: "scalar", "scalar_buffer", "buffer", "global" or "lds".
+        space: "scalar", "scalar_buffer", "buffer", "global", "flat", "scratch" or "lds".
         kind: "load", "store" or "atomic".
         element: type of one element in memory; one smaller than a dword is extended by its sign.
         count: elements in consecutive memory and registers.

@@ -201,31 +201,57 @@ class LdsSpace:
         return self._code.at(self._base, address)
 
 
+class ScratchSpace:
+    """A lane's scratch memory; addresses count from its start. Lanes lie one after the other."""
+
+    read_fault, write_fault = Fault.SCRATCH_READ, Fault.SCRATCH_WRITE
+
+    def __init__(self, code: Checked, lane_number: ir.Value) -> None:
+        build = code.builder
+        self._code = code
+        self._limit = build.zext(code.get(code.wave, WAVE, "scratch_size"), I64)
+        distance = build.mul(build.zext(lane_number, I64), self._limit)
+        self._base = code.at(code.get_pointer(code.wave, WAVE, "scratch"), distance)
+
+    def allowed(self, address: ir.Value, size: int, write: bool) -> ir.Value:
+        """Whether it lies inside the lane's share."""
+        return self._code.builder.icmp_unsigned("<=", self._code.builder.add(address, i64(size)), self._limit)
+
+    def pointer(self, address: ir.Value) -> ir.Value:
+        """From the share's start."""
+        return self._code.at(self._base, address)
+
+
 class FlatSpace:
-    """Global memory with LDS at its aperture: the addresses whose high dword is that of src_shared_base."""
+    """Global memory with LDS and scratch at their apertures: the addresses whose high dword is that of src_shared_base
+    or src_private_base.
+    """
 
     read_fault, write_fault = Fault.READ, Fault.WRITE
 
-    def __init__(self, code: Checked) -> None:
-        self._build = code.builder
-        self._global, self._lds = GlobalSpace(code), LdsSpace(code)
+    def __init__(self, code: Checked, lane_number: ir.Value) -> None:
+        self._build, self._global = code.builder, GlobalSpace(code)
+        self._apertures: tuple[tuple[int, Space], ...] = (
+            (memory.SHARED_BASE, LdsSpace(code)),
+            (memory.PRIVATE_BASE, ScratchSpace(code, lane_number)),
+        )
 
-    def _in_lds(self, address: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Whether the address is in the aperture, and where there."""
-        build = self._build
-        inside = build.icmp_unsigned("==", build.lshr(address, i64(32)), i64(memory.SHARED_BASE >> 32))
-        return inside, build.and_(address, i64(0xFFFFFFFF))
+    def _choose(self, address: ir.Value, ask: Callable[[Space, ir.Value], ir.Value]) -> ir.Value:
+        """What the memory behind the address says."""
+        build, answer = self._build, ask(self._global, address)
+        place = build.and_(address, i64(0xFFFFFFFF))
+        for base, space in self._apertures:
+            inside = build.icmp_unsigned("==", build.lshr(address, i64(32)), i64(base >> 32))
+            answer = build.select(inside, ask(space, place), answer)
+        return answer
 
     def allowed(self, address: ir.Value, size: int, write: bool) -> ir.Value:
-        """What the memory behind the address says."""
-        inside, place = self._in_lds(address)
-        there = self._lds.allowed(place, size, write)
-        return self._build.select(inside, there, self._global.allowed(address, size, write))
+        """Whether the memory behind the address allows it."""
+        return self._choose(address, lambda space, place: space.allowed(place, size, write))
 
     def pointer(self, address: ir.Value) -> ir.Value:
         """Where the memory behind the address has it."""
-        inside, place = self._in_lds(address)
-        return self._build.select(inside, self._lds.pointer(place), self._global.pointer(address))
+        return self._choose(address, lambda space, place: space.pointer(place))
 
 
 class Registers(Protocol):

@@ -1,7 +1,8 @@
-"""Global and flat instructions: loads to registers or to LDS, stores and atomics at 64-bit addresses."""
+"""Global, flat and scratch instructions: loads to registers or to LDS, stores and atomics at an address a lane."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from asmlaunch.emulator.native.access import (
     Checked,
     FlatSpace,
     GlobalSpace,
+    ScratchSpace,
     Space,
     lanes_from_rows,
     lds_registers,
@@ -30,10 +32,13 @@ from asmlaunch.emulator.state import LANES
 
 @dataclass(frozen=True)
 class FlatForm:
-    """What changes a helper: whether the VGPR holds an offset from an SGPR base, and whether an atomic returns."""
+    """What changes a helper: whether the VGPR holds an offset from an SGPR base, whether an atomic returns, and whether
+    no VGPR takes part in the address (scratch).
+    """
 
     based: bool
     returns: bool = False
+    bare: bool = False
 
     def __str__(self) -> str:
         return "".join(f"_{name}" for name, on in vars(self).items() if on) or "_plain"
@@ -45,7 +50,7 @@ FLAT_TYPES = [PTR, PTR, PTR, I64, I32, I64, I32]
 
 
 def flat(access: Access, form: FlatForm) -> str:
-    """``void (wave, number, *FLAT_ARGS)``; ``base`` is an SGPR pair or 0, ``offset`` the signed instruction offset."""
+    """``void (wave, number, *FLAT_ARGS)``; ``base`` is what SGPRs hold or 0, ``offset`` the signed instruction offset."""
 
     def build_it(module: ir.Module, name: str) -> None:
         code, args = Checked.helper(module, name, FLAT_TYPES)
@@ -92,12 +97,29 @@ def _fast(code: Checked, access: Access, form: FlatForm, values: dict[str, ir.Va
         build.ret_void()
 
 
+_SPACES: dict[str, Callable[[Checked, ir.Value], Space]] = {
+    "global": lambda code, _: GlobalSpace(code), "flat": FlatSpace, "scratch": ScratchSpace,
+}  # fmt: skip
+
+
+def _scratch_start(code: Checked, form: FlatForm, values: dict[str, ir.Value], lane_number: ir.Value) -> ir.Value:
+    """Where in its scratch memory a lane's access begins."""
+    build = code.builder
+    base = build.add(build.trunc(values["base"], I32), values["offset"])
+    column = code.lane_slot(values["address"], lane_number, 4)
+    offset = U32.const(0) if form.bare else given(U32, code.load(column, I32, 4))
+    return build.zext(code.lowering()(memory.scratch_address, given(U32, base), offset).ir, I64)
+
+
 def _lane_by_lane(code: Checked, access: Access, form: FlatForm, values: dict[str, ir.Value]) -> None:
     build, size = code.builder, access.element.bits // 8
-    space: Space = FlatSpace(code) if access.space == "flat" else GlobalSpace(code)
     returned = vector_registers(code, values["returned"]) if form.returns else None
     with code.active_lanes(values["mask"]) as lane_number:
-        first = start(code, form, values, lane_number).ir
+        if access.space == "scratch":
+            first = _scratch_start(code, form, values, lane_number)
+        else:
+            first = start(code, form, values, lane_number).ir
+        space = _SPACES[access.space](code, lane_number)
         registers = vector_registers(code, values["registers"])
         if access.to_lds:
             m0, distance = given(U32, values["m0"]), given(U32, values["offset"])

@@ -7,7 +7,7 @@ from llvmlite import ir
 from asmlaunch.emulator.build import Code, i32, i64
 from asmlaunch.emulator.lower import I1, I8, I32, I64, PTR, call
 from asmlaunch.emulator.native.helpers import ROW, helpers
-from asmlaunch.emulator.state import ENTRY_BYTES, GROUP, VGPRS, WAVE, WORKER, Status, offset
+from asmlaunch.emulator.state import ENTRY_BYTES, GROUP, LANES, VGPRS, WAVE, WORKER, Status, offset
 
 
 def run_grid() -> int:
@@ -77,6 +77,8 @@ def _enter_group(code: Code, worker: ir.Value, slot: ir.Value, number: ir.Value)
             # v0 is part of the entry state.
             count = build.sub(code.get(worker, WORKER, file), i32(first % (VGPRS // 2)))
             _clear(code, code.at(wave, offset(WAVE, "vgpr") + first * ROW), _product(code, count, ROW))
+        scratch = code.get_pointer(wave, WAVE, "scratch")
+        _clear(code, scratch, _product(code, code.get(wave, WAVE, "scratch_size"), LANES))
         for place, axis in enumerate("xyz"):
             value = build.trunc(position[axis], I32)
             code.store(value, code.at(wave, offset(WAVE, "group_id") + 4 * place), 4)
