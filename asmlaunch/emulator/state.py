@@ -24,7 +24,8 @@ WAVE = np.dtype(
         ("block", "i4"), ("status", "i4"), ("budget", "i8"), ("executed", "i8"),
         ("group", "u8"), ("lds", "u8"), ("lds_size", "u4"), ("scc", "u4"),
         ("regions", "u8"), ("region_count", "u4"), ("id", "u4"), ("records", "u8"), ("stop", "u8"),
-        ("group_id", "u4", 3), ("skip", "u4"), ("scratch", "u8"), ("scratch_size", "u4"), ("pad", "u4"), ("counts", "u8"), ("shadow", "u8"),
+        ("group_id", "u4", 3), ("skip", "u4"), ("scratch", "u8"), ("scratch_size", "u4"), ("pad", "u4"),
+        ("counts", "u8"), ("shadow", "u8"),
         ("sgpr", "u4", SGPRS),
         ("vgpr", "u4", (VGPRS, LANES)),
     ]

@@ -25,7 +25,8 @@ class Memory(Operands):
         """Emit one instruction."""
         emit = {
             "scalar": self._scalar_access, "scalar_buffer": self._scalar_access, "buffer": self._buffer_access,
-            "global": self._flat_access, "flat": self._flat_access, "scratch": self._flat_access, "lds": self._lds_access,
+            "global": self._flat_access, "flat": self._flat_access, "scratch": self._flat_access,
+            "lds": self._lds_access,
         }[definition.space]  # fmt: skip
         emit(instruction, definition, i32(self._numbers[instruction.address]))
 

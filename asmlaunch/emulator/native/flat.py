@@ -50,7 +50,7 @@ FLAT_TYPES = [PTR, PTR, PTR, I64, I32, I64, I32]
 
 
 def flat(access: Access, form: FlatForm) -> str:
-    """``void (wave, number, *FLAT_ARGS)``; ``base`` is what SGPRs hold or 0, ``offset`` the signed instruction offset."""
+    """``void (wave, number, *FLAT_ARGS)``; ``base`` is of SGPRs or 0, ``offset`` the signed instruction offset."""
 
     def build_it(module: ir.Module, name: str) -> None:
         code, args = Checked.helper(module, name, FLAT_TYPES)
