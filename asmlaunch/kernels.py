@@ -81,3 +81,17 @@ def choose_object(objects: list[Path], name: str) -> Path:
         return matches[0]
     names = ", ".join(path.stem for path in matches or objects)
     raise KernelNotFoundError("kernel", got=repr(name), need=f"one of {names}")
+
+
+def matching(objects: list[Path], name: str | None) -> list[Path]:
+    """The objects whose path contains ``name``; all for "all", the first for None.
+
+    Raises:
+        KernelNotFoundError: none does; the message lists the names there are.
+    """
+    if name is None or name == "all":
+        return objects if name else objects[:1]
+    found = [path for path in objects if name in path.as_posix()]
+    if not found:
+        raise KernelNotFoundError("kernel", got=repr(name), need=f"one of {', '.join(path.stem for path in objects)}")
+    return found

@@ -11,6 +11,7 @@ from asmlaunch.cli import (
     audit,
     bench,
     capture,
+    diagnose,
     diff,
     disasm,
     hexdump,
@@ -53,10 +54,9 @@ app = typer.Typer(
     A code object holds machine code and a description of its arguments, but no source. These commands show
     what is inside one (**inspect**), read and compare the argument bytes that a launch passes (**hexdump**,
     **diff**), say what is wrong with them (**audit**), and run a kernel to check its numbers (**verify**) or all of
-    a family's (**sweep**), on the CPU when there is no AMD GPU. **probe** finds out by experiment what is documented
-    nowhere. **capture** records what another program launches,
-    to look at it (**show**) or run it again (**replay**); **report** says what came of a launch that `verify --bundle`
-    has kept.
+    a family's (**sweep**), on the CPU when there is no AMD GPU. **diagnose** says why a result is wrong, **probe**
+    finds out by experiment what is documented nowhere. **capture** records what another program launches, to look at
+    it (**show**) or run it again (**replay**); **report** says what came of a launch that `verify --bundle` has kept.
     """,
 )
 app.command("inspect")(inspect.inspect)
@@ -65,6 +65,7 @@ app.command("hexdump")(hexdump.hexdump)
 app.command("diff")(diff.diff)
 app.command("audit")(audit.audit)
 app.command("bench")(bench.bench)
+app.command("diagnose", no_args_is_help=True)(diagnose.diagnose_command)
 app.command("map")(kernarg_map)
 app.command("manifests")(manifests.manifests)
 app.command("capture", no_args_is_help=True, context_settings={"allow_interspersed_args": False})(capture.capture)

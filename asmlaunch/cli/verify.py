@@ -14,10 +14,11 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from asmlaunch.cli.diagnose import show, with_bar
 from asmlaunch.cli.output import console, errors, print_json
-from asmlaunch.errors import KernelNotFoundError
-from asmlaunch.kernels import choose_object, find_objects
+from asmlaunch.kernels import choose_object, find_objects, matching
 from asmlaunch.module import Kernel, load
+from asmlaunch.validate.diagnose import Diagnosis
 from asmlaunch.validate.problems import DEFINITIONS, Case, Definition, f4gemm
 
 app = typer.Typer(
@@ -129,10 +130,11 @@ def _of_family(definition: Definition) -> Callable[..., None]:
         device: _Device = None,
         html: _Html = None,
         keep: _Keep = None,
+        reasons: Annotated[bool, typer.Option("--diagnose", help="Say why a result is wrong.")] = False,
         as_json: _AsJson = False,
     ) -> None:
         jobs = []
-        for path in _chosen(definition.objects(kernels), kernel):
+        for path in matching(definition.objects(kernels), kernel):
             one = load(path, device).kernel
             cases = definition.cases(definition.parameters(one.info))
             if problem:
@@ -140,7 +142,8 @@ def _of_family(definition: Definition) -> Callable[..., None]:
             jobs += [(definition, one, dataclasses.replace(case, seed=seed or case.seed)) for case in cases]
         given = {"checks": checks, "schedule": schedule, "resident": resident}
         options = {name: value for name, value in given.items() if value is not None}
-        _verify(definition.name, "problem", lambda case: case.short(), jobs, as_json, check, options, (html, keep))
+        files = html, keep
+        _verify(definition.name, "problem", lambda case: case.short(), jobs, as_json, check, options, files, reasons)
 
     about = inspect.getdoc(definition.case) or ""
     # Markdown wants its lists marked.
@@ -153,20 +156,6 @@ for _definition in DEFINITIONS.values():
     app.command(_definition.name)(_of_family(_definition))
 
 
-def _chosen(objects: list[Path], name: str | None) -> list[Path]:
-    """The objects whose path contains ``name``.
-
-    Raises:
-        KernelNotFoundError: none does; the message lists the names there are.
-    """
-    if name is None or name == "all":
-        return objects if name else objects[:1]
-    found = [path for path in objects if name in path.as_posix()]
-    if not found:
-        raise KernelNotFoundError("kernel", got=repr(name), need=f"one of {', '.join(path.stem for path in objects)}")
-    return found
-
-
 def _verify(
     title: str,
     sizes: str,
@@ -176,23 +165,41 @@ def _verify(
     check: bool = True,
     options: Mapping[str, Any] | None = None,
     files: tuple[Path | None, Path | None] = (None, None),
+    reasons: bool = False,
 ) -> None:
     """Run the jobs, print a table or JSON; ``label`` writes a case in the column ``sizes``.
 
-    ``files`` are those for a page and a bundle of the first job that fails, or of the first. The exit status is 1 when
-    a result is outside its bound.
+    ``files`` are those for a page and a bundle of the first job that fails, or of the first; ``reasons`` diagnoses
+    those whose results are wrong. The exit status is 1 when a result is outside its bound.
     """
     rows = []
     for (definition, kernel, case), row in zip(jobs, _run(jobs, check, options or {}), strict=True):
         rows.append({"label": label(case), "short": _short(definition, kernel), **row})
+    diagnosed = [_diagnose(job, row, options or {}) if reasons else None for job, row in zip(jobs, rows, strict=True)]
+    for row, diagnosis in zip(rows, diagnosed, strict=True):
+        if diagnosis is not None:
+            row["diagnosis"] = diagnosis.as_dict()
     if as_json:
         print_json([{name: row[name] for name in row if name not in ("label", "short")} for row in rows])
     else:
         with_findings = "checks" in (options or {})
         _print_table(title, sizes, rows, with_findings, (options or {}).get("reference", "float64"))
+        for row, diagnosis in zip(rows, diagnosed, strict=True):
+            if diagnosis is not None:
+                console.print(f"\n[bold]{row['short']}[/], {row['label']}:", highlight=False)
+                show(diagnosis)
     if any(files):
         _report(next((job for job, row in zip(jobs, rows, strict=True) if not row["passed"]), jobs[0]), options, files)
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
+
+
+def _diagnose(job: _Job, row: Mapping[str, Any], options: Mapping[str, Any]) -> Diagnosis | None:
+    """Why the result is wrong; None where it is right."""
+    definition, kernel, case = job
+    wrong = [name for name, output in row["outputs"].items() if not output["passed"]]
+    if not wrong:
+        return None
+    return with_bar(definition, kernel, case, output=wrong[0], **{k: v for k, v in options.items() if k != "reference"})
 
 
 def _report(job: _Job, options: Mapping[str, Any] | None, files: tuple[Path | None, Path | None]) -> None:

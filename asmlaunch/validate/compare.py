@@ -295,7 +295,7 @@ class _Tally:
         value = reference.value
         got = to_float64(result)
         rounded = _round_like(value, result, self.bound.rounding)
-        equal, error, allowed, beyond = self._judge(got, rounded, reference)
+        equal, error, allowed, beyond = _judge(got, rounded, reference, self.bound, self.largest)
         finite = np.isfinite(got) & np.isfinite(rounded)
         got_nan, want_nan = np.isnan(got), np.isnan(rounded)
         self.counts.update(
@@ -323,26 +323,12 @@ class _Tally:
         self.unequal.set(first, ~equal)
         self.beyond.set(first, beyond)
 
-    def _judge(
-        self, got: np.ndarray, rounded: np.ndarray, reference: Reference
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Which elements are equal, their errors, what is allowed, and which are beyond that."""
-        bound, value = self.bound, reference.value
-        equal = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
-        finite = np.isfinite(got) & np.isfinite(rounded)
-        with np.errstate(invalid="ignore", over="ignore"):
-            error = np.where(finite, np.abs(got - value), np.where(equal, 0.0, np.inf))
-            allowed = bound.relative * np.abs(value) + bound.cancellation * reference.magnitude
-            allowed = allowed + (bound.of_max * self.largest + bound.absolute) + reference.slack
-            # Rounding to the output type is not an error: it is what the reference would show too.
-            return equal, error, allowed, ~equal & ~(error <= allowed)
-
     def _wrong_guesses(self, rounded: np.ndarray, reference: Reference) -> None:
         """How zeros and the negated reference would fare as results, until each is beyond the bound somewhere."""
         for name, guess in (("zeros", np.zeros_like(rounded)), ("negated", -rounded)):
             if self.counts[f"{name}_beyond"]:
                 continue  # the bound tells it from the reference already
-            equal, _, _, beyond = self._judge(guess, rounded, reference)
+            equal, _, _, beyond = _judge(guess, rounded, reference, self.bound, self.largest)
             self.counts[f"{name}_equal"] += int(equal.sum())
             self.counts[f"{name}_beyond"] += int(beyond.sum())
 
@@ -436,6 +422,45 @@ class _Tally:
                 raise ArgumentError(
                     "bound", got=f"{self.bound}, which {kept} keeps too", need="one that tells it from the reference"
                 )
+
+
+def _judge(
+    got: np.ndarray, rounded: np.ndarray, reference: Reference, bound: Bound, largest: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Which elements are equal, their errors, what is allowed, and which are beyond that."""
+    value = reference.value
+    equal = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    finite = np.isfinite(got) & np.isfinite(rounded)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.where(finite, np.abs(got - value), np.where(equal, 0.0, np.inf))
+        allowed = bound.relative * np.abs(value) + bound.cancellation * reference.magnitude
+        allowed = allowed + (bound.of_max * largest + bound.absolute) + reference.slack
+        # Rounding to the output type is not an error: it is what the reference would show too.
+        return equal, error, allowed, ~equal & ~(error <= allowed)
+
+
+def fits(result: np.ndarray, reference: Reference, bound: Bound) -> tuple[np.ndarray, bool]:
+    """Which elements of ``result`` keep the bound, and whether the result as a whole would pass: :func:`compare`
+    without figures, for references by the hundred.
+
+    A reference that allows as much as it says (most elements are smaller than their bounds) explains nothing: no
+    element keeps that. Of few elements the fraction that is equal varies: three times its deviation, and three, are
+    allowed.
+
+    Raises:
+        MismatchError: shapes that differ. LayoutError: as :func:`compare`.
+    """
+    if result.shape != reference.value.shape:
+        raise MismatchError("result", got=f"shape {result.shape}", need=f"the reference's {reference.value.shape}")
+    rounded = _round_like(reference.value, result, bound.rounding)
+    scale = np.abs(reference.value)
+    largest = float(scale[np.isfinite(scale)].max(initial=0.0))
+    equal, _, allowed, beyond = _judge(to_float64(result), rounded, reference, bound, largest)
+    if np.count_nonzero(scale <= allowed) > result.size / 2 and rounded.any():
+        return np.zeros(result.shape, np.bool_), False
+    expected = (1 - bound.equal_fraction) * result.size
+    unequal = result.size - np.count_nonzero(equal)
+    return ~beyond, bool(result.size and not beyond.any() and unequal <= expected + 3 * math.sqrt(expected) + 3)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

@@ -154,10 +154,6 @@ class Model:
         """What the kernel should compute."""
         return self.evaluate(self.inputs)
 
-    def shown(self, name: str) -> str:
-        """An operand's layout, in words."""
-        return layout_name(self.operands[name].layout)
-
 
 def layout_name(layout: Layout | None) -> str:
     """A layout in words."""

@@ -70,7 +70,9 @@ def _make(case: Sizes, form: str, scale_b_layout: Layout | None) -> _Made:
             "ScaleA": Operand(scale_a, ("m", "k"), "float32", _TRANSPOSED, neutral=1.0),
             "ScaleB": Operand(scale_b, ("n", "k"), "float32", scale_b_layout, neutral=1.0),
         },
-        lambda given: gemm_block_scaled(*(given.decoded(name) for name in ("A", "B", "ScaleA", "ScaleB"))),
+        lambda given: gemm_block_scaled(
+            given.decoded("A"), given.decoded("B"), given.decoded("ScaleA"), given.decoded("ScaleB")
+        ),
     )
 
     def output(d: Canvas, dtype: str) -> Output:
