@@ -38,7 +38,7 @@ _SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
     ("pfl_.*subQ16_", {"heads": 16, "fewest": 1, "most": 0, "chunk": 16}),
     ("pfl_.*subQ128_", {"heads": 128, "fewest": 1, "most": 0, "chunk": 16}),
     ("qh16_m16x4", {"heads": 16, "fewest": 1, "most": 4, "chunk": 16}),
-    ("qh16_m32x4", {"heads": 16, "fewest": 1, "most": 0, "chunk": 16}),
+    ("qh16_m32x4", {"heads": 16, "fewest": 1, "most": 8, "chunk": 16}),
     ("qh128_m32x4", {"heads": 128, "fewest": 1, "most": 0, "chunk": 32}),
     ("qseqlen1_", {"heads": 16, "fewest": 1, "most": 1, "chunk": 64}),
     ("qseqlen2_", {"heads": 16, "fewest": 2, "most": 2, "chunk": 64}),
@@ -214,7 +214,7 @@ FAMILY = Family(
         Require(
             "most_queries",
             lambda p: p.most_queries <= p.most,
-            "at most the rows that a workgroup takes: 4 for m16x4 and qseqlen4, 2 for qseqlen2, 1 for the others",
+            "at most the rows that a workgroup takes: 8 for m32x4, 4 for m16x4 and qseqlen4, 2 for qseqlen2, else 1",
             when=lambda p: bool(p.most) and p.get("most_queries") is not None,
         ),
         Require(
