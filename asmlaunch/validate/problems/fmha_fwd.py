@@ -155,8 +155,8 @@ def build(case: Sizes, p: Parameters) -> Problem:
 
 
 def cases(p: Parameters) -> Sequence[Sizes]:
-    """Two tiles of rows and a part of one, keys that end within a tile, grouped heads, strides of their own; then other
-    lengths, layout and order of the tiles; then rounding of numbers half-way.
+    """A tile of rows and a part of one, keys that end within a tile, grouped heads, strides of their own; then other
+    lengths, layout and order of the tiles, over three tiles of rows; then rounding of numbers half-way.
     """
     rows, keys = p["tile_q"] + 44, 310
     reverse = 0 if p["legacy"] else 3 if p["causal"] else 0
@@ -168,7 +168,7 @@ def cases(p: Parameters) -> Sequence[Sizes]:
         )
     return (
         Sizes(2, rows, keys, heads=2, key_heads=1, pad=16, opt=reverse),
-        Sizes(1, keys, 65, heads=8, outside=1, lse=0, spread=4, opt=0 if p["legacy"] else 5),
+        Sizes(1, 2 * p["tile_q"] + 88, 65, heads=8, outside=1, lse=0, spread=4, opt=0 if p["legacy"] else 5),
         Sizes(2, 1, 2, ties=1),
     )
 
