@@ -356,25 +356,25 @@ def _larger(a, b):
 
 
 @triton.jit
-def _four(pointer, inside, ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+def _four(pointer, inside, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
     values = tl.load(pointer + tl.arange(0, 4)[None, None, :], mask=inside, other=0).to(tl.float32)
-    even, odd = tl.split(tl.reshape(values, (ROWS, BLOCKS, 2, 2)))
+    even, odd = tl.split(tl.reshape(values, (BLOCKS, ROWS, 2, 2)))
     x0, x2 = tl.split(even)
     x1, x3 = tl.split(odd)
     return x0, x1, x2, x3
 
 
 @triton.jit
-def _eight(pointer, inside, ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+def _eight(pointer, inside, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
     """Eight neighbours of each thread, from loads of 16 bytes, and the largest magnitude of them."""
     if pointer.dtype.element_ty.primitive_bitwidth == 32:
-        x0, x1, x2, x3 = _four(pointer, inside, ROWS, BLOCKS)
-        x4, x5, x6, x7 = _four(pointer + 4, inside, ROWS, BLOCKS)
+        x0, x1, x2, x3 = _four(pointer, inside, BLOCKS, ROWS)
+        x4, x5, x6, x7 = _four(pointer + 4, inside, BLOCKS, ROWS)
     else:
         values = tl.load(pointer + tl.arange(0, 8)[None, None, :], mask=inside, other=0).to(tl.float32)
-        even, odd = tl.split(tl.reshape(values, (ROWS, BLOCKS, 4, 2)))
-        e0, e1 = tl.split(tl.reshape(even, (ROWS, BLOCKS, 2, 2)))
-        o0, o1 = tl.split(tl.reshape(odd, (ROWS, BLOCKS, 2, 2)))
+        even, odd = tl.split(tl.reshape(values, (BLOCKS, ROWS, 4, 2)))
+        e0, e1 = tl.split(tl.reshape(even, (BLOCKS, ROWS, 2, 2)))
+        o0, o1 = tl.split(tl.reshape(odd, (BLOCKS, ROWS, 2, 2)))
         x0, x4 = tl.split(e0)
         x2, x6 = tl.split(e1)
         x1, x5 = tl.split(o0)
@@ -402,8 +402,92 @@ def _word(x0, x1, x2, x3, x4, x5, x6, x7, factor, finite, CLAMP: tl.constexpr):
 
 
 @triton.jit
+def _larger_pair(a, b):
+    """The larger magnitudes of two pairs of bfloat16, NaN above all; their signs mean nothing."""
+    return tl.inline_asm_elementwise(
+        "max.NaN.xorsign.abs.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def _eight_pairs(pointer, inside, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
+    """As ``_eight``: four pairs of bfloat16, and the larger magnitudes of them."""
+    values = tl.load(pointer + tl.arange(0, 4)[None, None, :], mask=inside, other=0)
+    even, odd = tl.split(tl.reshape(values, (BLOCKS, ROWS, 2, 2)))
+    p0, p2 = tl.split(even)
+    p1, p3 = tl.split(odd)
+    return p0, p1, p2, p3, _larger_pair(_larger_pair(p0, p1), _larger_pair(p2, p3))
+
+
+@triton.jit
+def _twice(factor):
+    """A power of two as a pair of bfloat16."""
+    bits = factor.to(tl.int32, bitcast=True)
+    return bits | bits >> 16
+
+
+@triton.jit
+def _codes_of_pair(pair, factor, half, quarter):
+    """Two codes and their signs in the top byte: the rule of ``_steps`` on 2^6, where bfloat16 has steps of 1/2.
+
+    A pair's codes and signs lie at bits 0, 16, 15 and 31. Multiplied by 2^24 + 2^12 + 1 they meet in the top byte,
+    which no other bit reaches once the same multiple of 2^6 (0x42804280) is gone.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+        .reg .b32 x, y, z, c0, c1, c2, c3;
+        mov.b32 c0, 0x42804280;
+        mov.b32 c1, 0x42824282;
+        mov.b32 c2, 0x42844284;
+        mov.b32 c3, 0x42874287;
+        and.b32 x, $1, 0x7FFF7FFF;
+        fma.rn.bf16x2 y, x, $2, c0;
+        fma.rn.bf16x2 z, x, $3, c1;
+        min.bf16x2 y, y, z;
+        fma.rn.bf16x2 z, x, $4, c2;
+        min.bf16x2 y, y, z;
+        min.bf16x2 y, y, c3;
+        lop3.b32 y, y, $1, 0x80008000, 0xF8;
+        mad.lo.u32 $0, y, 0x01001001, 0x3957BD80;
+        }
+        """,
+        "=r,r,r,r,r",
+        [pair, factor, half, quarter],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def _word_of_pairs(p0, p1, p2, p3, factor, half, quarter, forced):
+    """As ``_word``; ``forced`` are bits that are set."""
+    c0 = _codes_of_pair(p0, factor, half, quarter)
+    c1 = _codes_of_pair(p1, factor, half, quarter)
+    c2 = _codes_of_pair(p2, factor, half, quarter)
+    c3 = _codes_of_pair(p3, factor, half, quarter)
+    return tl.inline_asm_elementwise(
+        """
+        {
+        .reg .b32 low, high;
+        prmt.b32 low, $1, $2, 0x0073;
+        prmt.b32 high, $3, $4, 0x7300;
+        prmt.b32 low, low, high, 0x7610;
+        or.b32 $0, low, $5;
+        }
+        """,
+        "=r,r,r,r,r,r",
+        [c0, c1, c2, c3, forced],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
 def quantize(
-    x,
+    x,  # PAIRS: as 32-bit words, and row_step counts those
     packed,  # 32-bit words of eight codes
     scales,
     rows,
@@ -414,6 +498,7 @@ def quantize(
     CARRY: tl.constexpr,  # what is added to the bits of the largest magnitude before its exponent is taken
     TOP: tl.constexpr,  # the byte of a finite magnitude that carries out of the largest exponent
     TILES: tl.constexpr,  # tiles of scales, of 32 rows by 8 blocks of 32 elements, in one program
+    PAIRS: tl.constexpr,  # two bfloat16 at a time, in instructions of NVIDIA's sm_90
 ):
     # One dimension of the grid: the others end at 65535 programs.
     BLOCKS: tl.constexpr = 8 * TILES
@@ -422,16 +507,26 @@ def quantize(
     b = (tl.program_id(0) % across).to(tl.int64) * BLOCKS
     row = t * 32 + tl.arange(0, 32)
     block = b + tl.arange(0, BLOCKS)
-    present = (row < rows)[:, None] & (block * 32 < k)[None, :]
-    inside = present[:, :, None]
-    start = x + (row[:, None] * row_step + block[None, :] * 32)[:, :, None]
+    # Blocks come first so that the threads of a warp, which Triton counts along the first dimension, read neighbours.
+    inside = ((block * 32 < k)[:, None] & (row < rows)[None, :])[:, :, None]
     # A thread has the 32 values of a block: v, w, y and z.
-    v0, v1, v2, v3, v4, v5, v6, v7, largest_v = _eight(start, inside, 32, BLOCKS)
-    w0, w1, w2, w3, w4, w5, w6, w7, largest_w = _eight(start + 8, inside, 32, BLOCKS)
-    y0, y1, y2, y3, y4, y5, y6, y7, largest_y = _eight(start + 16, inside, 32, BLOCKS)
-    z0, z1, z2, z3, z4, z5, z6, z7, largest_z = _eight(start + 24, inside, 32, BLOCKS)
-    # As integers, so that NaN stays above infinity and that above all numbers.
-    amax = _larger(_larger(largest_v, largest_w), _larger(largest_y, largest_z)).to(tl.uint32, bitcast=True)
+    if PAIRS:
+        start = x + (block[:, None] * 16 + row[None, :] * row_step)[:, :, None]
+        v0, v1, v2, v3, largest_v = _eight_pairs(start, inside, BLOCKS, 32)
+        w0, w1, w2, w3, largest_w = _eight_pairs(start + 4, inside, BLOCKS, 32)
+        y0, y1, y2, y3, largest_y = _eight_pairs(start + 8, inside, BLOCKS, 32)
+        z0, z1, z2, z3, largest_z = _eight_pairs(start + 12, inside, BLOCKS, 32)
+        largest = _larger_pair(_larger_pair(largest_v, largest_w), _larger_pair(largest_y, largest_z))
+        amax = tl.maximum(largest & 0x7FFF0000, largest << 16 & 0x7FFF0000).to(tl.uint32, bitcast=True)
+    else:
+        start = x + (block[:, None] * 32 + row[None, :] * row_step)[:, :, None]
+        v0, v1, v2, v3, v4, v5, v6, v7, largest_v = _eight(start, inside, BLOCKS, 32)
+        w0, w1, w2, w3, w4, w5, w6, w7, largest_w = _eight(start + 8, inside, BLOCKS, 32)
+        y0, y1, y2, y3, y4, y5, y6, y7, largest_y = _eight(start + 16, inside, BLOCKS, 32)
+        z0, z1, z2, z3, z4, z5, z6, z7, largest_z = _eight(start + 24, inside, BLOCKS, 32)
+        # As integers, so that NaN stays above infinity and that above all numbers.
+        largest = _larger(_larger(largest_v, largest_w), _larger(largest_y, largest_z))
+        amax = largest.to(tl.uint32, bitcast=True)
     power = ((amax + CARRY) >> 23).to(tl.int32)
     byte = tl.minimum(tl.maximum(power - 2, 0), 254)
     byte = tl.where(power >= 255, TOP, byte)
@@ -440,18 +535,27 @@ def quantize(
     # 2^(127 - byte) as f32 bits; byte 254 needs the subnormal 2^-127.
     factor = tl.where(byte < 254, (254 - byte) << 23, 0x00400000).to(tl.float32, bitcast=True)
     finite = byte < 255
-    # A largest magnitude of less than 7 after scaling rounds to 6 at most.
-    CLAMP: tl.constexpr = CARRY < 0x200000
-    word0 = _word(v0, v1, v2, v3, v4, v5, v6, v7, factor, finite, CLAMP)
-    word1 = _word(w0, w1, w2, w3, w4, w5, w6, w7, factor, finite, CLAMP)
-    word2 = _word(y0, y1, y2, y3, y4, y5, y6, y7, factor, finite, CLAMP)
-    word3 = _word(z0, z1, z2, z3, z4, z5, z6, z7, factor, finite, CLAMP)
-    words = tl.reshape(tl.join(tl.join(word0, word2), tl.join(word1, word3)), (32, BLOCKS, 4))
+    if PAIRS:
+        forced = tl.where(finite, 0, 0x77777777)
+        half, quarter = _twice(factor * 0.5), _twice(factor * 0.25)
+        factor = _twice(factor)
+        word0 = _word_of_pairs(v0, v1, v2, v3, factor, half, quarter, forced)
+        word1 = _word_of_pairs(w0, w1, w2, w3, factor, half, quarter, forced)
+        word2 = _word_of_pairs(y0, y1, y2, y3, factor, half, quarter, forced)
+        word3 = _word_of_pairs(z0, z1, z2, z3, factor, half, quarter, forced)
+    else:
+        # A largest magnitude of less than 7 after scaling rounds to 6 at most.
+        CLAMP: tl.constexpr = CARRY < 0x200000
+        word0 = _word(v0, v1, v2, v3, v4, v5, v6, v7, factor, finite, CLAMP)
+        word1 = _word(w0, w1, w2, w3, w4, w5, w6, w7, factor, finite, CLAMP)
+        word2 = _word(y0, y1, y2, y3, y4, y5, y6, y7, factor, finite, CLAMP)
+        word3 = _word(z0, z1, z2, z3, z4, z5, z6, z7, factor, finite, CLAMP)
+    words = tl.reshape(tl.join(tl.join(word0, word2), tl.join(word1, word3)), (BLOCKS, 32, 4))
     target = (
-        packed + ((row[:, None] * packed_vectors + block[None, :]) * 4)[:, :, None] + tl.arange(0, 4)[None, None, :]
+        packed + ((block[:, None] + row[None, :] * packed_vectors) * 4)[:, :, None] + tl.arange(0, 4)[None, None, :]
     )
     tl.store(target, words, mask=inside)
     # Rows and blocks outside the tensor were loaded as zeros, whose scale byte is the pad value 0.
-    tile = tl.permute(tl.reshape(byte.to(tl.uint8), (2, 16, TILES, 2, 4)), (2, 4, 1, 3, 0))
+    tile = tl.permute(tl.reshape(byte.to(tl.uint8), (TILES, 2, 4, 2, 16)), (0, 2, 4, 1, 3))
     place = b * 32 + tl.arange(0, TILES * 256)
     tl.store(scales + t * 32 * scale_columns + place, tl.reshape(tile, (TILES * 256,)), mask=place < 32 * scale_columns)

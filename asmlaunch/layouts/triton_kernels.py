@@ -60,6 +60,9 @@ def quantize_mxfp4_tiled(x: Any, carry: int, top: int, row_multiple: int) -> tup
     padded = -(-rows // row_multiple) * row_multiple, -(-blocks // 8) * 8
     scales = torch.empty(padded, dtype=torch.uint8, device=x.device)
     if scales.numel():
+        pairs = _has_pairs(x)
+        if pairs:
+            x = x.view(torch.int32)
         grid = (triton.cdiv(padded[1], 8 * _QUANTIZE_TILES) * (padded[0] // 32),)
         _triton_jit.quantize[grid](
             x,
@@ -73,9 +76,22 @@ def quantize_mxfp4_tiled(x: Any, carry: int, top: int, row_multiple: int) -> tup
             carry,
             top,
             _QUANTIZE_TILES,
+            pairs,
             num_warps=_QUANTIZE_WARPS,
         )
     return packed[:, : k // 2].contiguous(), scales
+
+
+def _has_pairs(x: Any) -> bool:
+    """Whether the processor calculates with pairs of bfloat16, and ``x`` is one that whole pairs begin the rows of."""
+    return (
+        x.dtype == torch.bfloat16
+        and x.is_cuda
+        and torch.version.hip is None
+        and torch.cuda.get_device_capability(x.device) >= (9, 0)
+        and x.stride(0) % 2 == 0
+        and x.storage_offset() % 2 == 0
+    )
 
 
 def _run(layout: Layout, logical: Any, memory: Any, shape: tuple[int, ...], pad_value: int, *, invert: bool) -> None:
