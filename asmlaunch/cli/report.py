@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +10,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from asmlaunch.cli.output import console, print_json
+from asmlaunch.cli.output import console, errors, print_json
 from asmlaunch.errors import DumpError
 from asmlaunch.validate.bundle import Bundle
 from asmlaunch.validate.compare import Comparison
-from asmlaunch.validate.report import RIGHT, WRONG, ErrorMap, Report, report
+from asmlaunch.validate.report import RIGHT, WRONG, ErrorMap, Report, reasons, report, why
 from asmlaunch.validate.report_html import NAN, cell_class, html
 
 WRONG_STATUS = 1
@@ -35,13 +36,20 @@ def report_command(
         Path | None, typer.Option("--output", "-o", help="Write an HTML page to this file.", metavar="FILE")
     ] = None,
     object_file: ObjectOption = None,
+    diagnosing: Annotated[
+        bool, typer.Option("--diagnose", help="Say why a result is wrong, which executes the kernel on the emulator.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Report on the launch in a bundle: verdict, errors and where they are, arguments, layouts, fidelity.
 
-    Nothing of the bundle is executed. The exit status is 1 when the result is wrong or there is none.
+    Nothing of the bundle is executed without --diagnose. The exit status is 1 when the result is wrong or there is
+    none.
     """
-    found = report(read_bundle(file, object_file), path=str(file))
+    bundle = read_bundle(file, object_file)
+    found = report(bundle, path=str(file))
+    if diagnosing and found.verdict == WRONG:
+        found = dataclasses.replace(found, diagnosis=why(bundle))
     if output is not None:
         write_html(found, output)
     if as_json:
@@ -76,7 +84,7 @@ def write_html(found: Report, output: Path) -> None:
         output.write_text(html(found), encoding="utf-8")
     except OSError as error:
         raise DumpError(f"cannot write {output} ({error.strerror})") from error
-    console.print(f"wrote {output}", highlight=False, soft_wrap=True)
+    errors.print(f"wrote {output}", highlight=False, soft_wrap=True)
 
 
 def show(found: Report) -> None:
@@ -84,8 +92,11 @@ def show(found: Report) -> None:
     style = {RIGHT: "bold green", WRONG: "bold red"}.get(found.verdict, "bold yellow")
     console.print(Text(found.verdict.upper(), style), Text(f" {found.sentence}"), soft_wrap=True, sep="")
     console.print(Text(found.command, "dim"), soft_wrap=True)
-    for name, value in (found.diagnosis or {}).items():
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    if found.diagnosis:
+        first, rows = reasons(found.diagnosis)
+        console.print(Text(f"\n{first}", "bold"), soft_wrap=True)
+        for what, text in rows:
+            console.print(Text(f"  {what}: {text}"), soft_wrap=True)
     for output in found.outputs:
         console.print(f"\n[bold]output {output.name}[/]", highlight=False)
         console.print(Text(str(output.comparison)), soft_wrap=True)
@@ -144,4 +155,4 @@ def save_bundle(bundle: Bundle, output: Path) -> None:
         bundle.save(output)
     except OSError as error:
         raise DumpError(f"cannot write {output} ({error.strerror})") from error
-    console.print(f"wrote {output}", highlight=False, soft_wrap=True)
+    errors.print(f"wrote {output}", highlight=False, soft_wrap=True)

@@ -189,7 +189,8 @@ def _verify(
                 console.print(f"\n[bold]{row['short']}[/], {row['label']}:", highlight=False)
                 show(diagnosis)
     if any(files):
-        _report(next((job for job, row in zip(jobs, rows, strict=True) if not row["passed"]), jobs[0]), options, files)
+        number = next((number for number, row in enumerate(rows) if not row["passed"]), 0)
+        _report(jobs[number], options, files, diagnosed[number])
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
 
 
@@ -202,7 +203,12 @@ def _diagnose(job: _Job, row: Mapping[str, Any], options: Mapping[str, Any]) -> 
     return with_bar(definition, kernel, case, output=wrong[0], **{k: v for k, v in options.items() if k != "reference"})
 
 
-def _report(job: _Job, options: Mapping[str, Any] | None, files: tuple[Path | None, Path | None]) -> None:
+def _report(
+    job: _Job,
+    options: Mapping[str, Any] | None,
+    files: tuple[Path | None, Path | None],
+    diagnosis: Diagnosis | None,
+) -> None:
     """Run a job once more, keeping all of it, and write what is wanted of that."""
     from asmlaunch.cli.report import save_bundle, write_html
     from asmlaunch.validate.report import examine, report
@@ -214,7 +220,8 @@ def _report(job: _Job, options: Mapping[str, Any] | None, files: tuple[Path | No
         save_bundle(bundle, keep)
         found = report(bundle, path=str(keep))
     if html is not None:
-        write_html(found, html)
+        reason = None if diagnosis is None else diagnosis.as_dict()
+        write_html(dataclasses.replace(found, diagnosis=reason), html)
 
 
 def _run(jobs: Sequence[_Job], check: bool, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -33,6 +33,9 @@ RIGHT, WRONG, UNFINISHED, UNKNOWN = "right", "wrong", "did not finish", "not com
 #: Cells of an error map, at most, in each direction.
 _CELLS = 48
 
+#: Other explanations of a wrong result that are shown.
+_OTHERS = 4
+
 #: Wave-instructions a wave may take in a reported run.
 _BUDGET = 1_000_000_000
 
@@ -202,6 +205,49 @@ def report(
         tuple(str(one) for one in findings) if isinstance(findings, list) else (),
         _command(bundle, path), diagnosis,
     )  # fmt: skip
+
+
+def why(bundle: Bundle) -> dict[str, Any] | None:
+    """The diagnosis of the first wrong output of a bundle, as plain values; None where there is none.
+
+    Raises:
+        DumpError: no problem, no object or no result in the bundle. What ``diagnose`` raises.
+    """
+    from asmlaunch.validate.diagnose import diagnose
+
+    rig = restored(bundle)
+    wrong = next((one for one in rig.problem.outputs if not one.compare().passed), None)
+    if wrong is None:
+        return None
+    found = diagnose(rig.definition, rig.kernel, rig.case, wrong.result, output=wrong.name)
+    answer: dict[str, Any] = plain_json(found.as_dict())
+    return answer
+
+
+def reasons(diagnosis: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+    """A diagnosis in words: the likeliest reason, and what is to be known beside it, as (what, text)."""
+    explanations = diagnosis.get("explanations") or []
+    best = explanations[0] if explanations else None
+    texts = ["; and ".join(one["text"] for one in each["mistakes"]) for each in explanations]
+    subjects = [tuple((one["kind"], one["subject"]) for one in each["mistakes"]) for each in explanations]
+    others = {
+        subject: text for subject, text in zip(subjects[::-1], texts[::-1], strict=True) if subject != subjects[0]
+    }
+    rows = [("confidence", str(diagnosis.get("confidence", "")))]
+    if best is not None:
+        how = {"float64": "the reference on these inputs", "emulator": "this launch on the emulator"}
+        rows += [
+            ("evidence", f"{how.get(best['how'], best['how'])} gives {best['explained']:.1%} of the wrong elements"),
+            ("right would be", "; ".join(one["fix"] for one in best["mistakes"] if one["fix"])),
+            *(("as possible", text) for text in list(others.values())[::-1][:_OTHERS]),
+        ]
+    elif diagnosis.get("closest"):
+        closest = diagnosis["closest"]
+        text = "; and ".join(one["text"] for one in closest["mistakes"])
+        rows.append(("closest", f"{text} ({closest['explained']:.1%} of the wrong elements)"))
+    rows += [("note", str(note)) for note in diagnosis.get("notes") or []]
+    first = texts[0] if texts else f"none of {diagnosis.get('tried', 0)} hypotheses explains it"
+    return first, [(what, text) for what, text in rows if text]
 
 
 def _compared(bundle: Bundle, kernel: KernelInfo | None) -> tuple[tuple[OutputReport, ...], int]:

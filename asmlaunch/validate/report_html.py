@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from asmlaunch.validate.compare import Comparison
-from asmlaunch.validate.report import RIGHT, UNFINISHED, UNKNOWN, WRONG, ErrorMap, OutputReport, Report
+from asmlaunch.validate.report import RIGHT, UNFINISHED, UNKNOWN, WRONG, ErrorMap, OutputReport, Report, reasons
 
 #: Error of a cell up to which it has a class; the first is what rounding alone gives.
 STEPS = (
@@ -43,6 +43,7 @@ section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;
 .verdict.right{border-left-color:var(--good);background:var(--goodbg)}.verdict.right b{color:var(--good)}
 .verdict.wrong{border-left-color:var(--bad);background:var(--badbg)}.verdict.wrong b{color:var(--bad)}
 .verdict p{margin:.4rem 0 0}
+.why{font-size:1.15rem;margin:0 0 .6rem}
 code,pre{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:.85em}
 pre{background:var(--code);border-radius:.4rem;padding:.7rem .8rem;margin:.5rem 0 0;white-space:pre-wrap}
 table{border-collapse:collapse;width:100%;font-size:.9rem}
@@ -60,7 +61,7 @@ dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.1rem;font-variant-
 .bar{display:block;height:.55rem;background:var(--soft);border-radius:.2rem;min-width:1px}
 .e0{fill:var(--e0);background:var(--e0)}.e1{fill:var(--e1);background:var(--e1)}.e2{fill:var(--e2);background:var(--e2)}
 .e3{fill:var(--e3);background:var(--e3)}.e4{fill:var(--e4);background:var(--e4)}.en{fill:var(--en);background:var(--en)}
-.grid{stroke:var(--ink);stroke-opacity:.35;stroke-width:1;fill:none}.label{fill:var(--soft);font-size:11px}
+.grid{stroke:var(--ink);stroke-opacity:.35;stroke-width:1;fill:none}.label{fill:var(--soft);font-size:8px}
 summary{cursor:pointer;font-weight:600}details{margin-top:.6rem}
 ul{margin:0;padding-left:1.2rem}footer{color:var(--soft);font-size:.85rem}
 @media (max-width:40rem){main{padding:.75rem .6rem 2rem}section{padding:.8rem}.narrow-off{display:none}
@@ -102,7 +103,9 @@ def _verdict(report: Report) -> str:
 def _diagnosis(found: Mapping[str, Any] | None) -> str:
     if not found:
         return ""
-    return f"<section><h2>Why</h2>{_plain(found)}</section>\n"
+    first, rows = reasons(found)
+    listed = "".join(f"<tr><th>{escape(what)}</th><td>{escape(text)}</td></tr>" for what, text in rows)
+    return f'<section><h2>Why</h2><p class="why">{escape(first)}</p><table>{listed}</table></section>\n'
 
 
 def _plain(value: Any) -> str:

@@ -35,6 +35,7 @@ def test_from_a_failing_run_to_its_page(tmp_path: Path) -> None:
     assert "WRONG" in text
     assert "bounds" not in text
     assert "ptr_A" in text
+    assert "confidence: " in run("report", kept, "--diagnose", status=1)
     assert json.loads(run("report", kept, "--json", status=1))["verdict"] == "wrong"
     run("report", kept, "-o", again, status=1)
     assert again.read_text() == page.read_text()

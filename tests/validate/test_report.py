@@ -18,7 +18,7 @@ from asmlaunch.validate.probe.rig import Rig
 from asmlaunch.validate.problems import Output, f4gemm
 from asmlaunch.validate.problems.topksoftmax import Sizes
 from asmlaunch.validate.reference import Reference
-from asmlaunch.validate.report import RIGHT, UNFINISHED, UNKNOWN, WRONG, error_map, examine, report
+from asmlaunch.validate.report import RIGHT, UNFINISHED, UNKNOWN, WRONG, error_map, examine, reasons, report
 from asmlaunch.validate.report_html import html as page
 
 
@@ -95,12 +95,16 @@ def test_a_wrong_run_says_where(kernel: Kernel) -> None:
     errors = found.outputs[0].map.errors
     assert (errors[:, : errors.shape[1] // 2] < 5e-3).all()
     assert (errors[:, errors.shape[1] // 2 :] > 1e-2).all()
-    with_reason = dataclasses.replace(
-        found, diagnosis={"mistake": "ScaleB <is> plain", "confidence": 0.999, "more": [{}]}
-    )
-    parser = parsed(page(with_reason))
-    assert "ScaleB <is> plain" in parser.text
-    assert "Wrong" in parser.text
+    explanation = {
+        "mistakes": [{"kind": "layout", "subject": "ScaleB", "text": "ScaleB <is> plain", "fix": "tile it"}],
+        "explained": 0.999, "whole": True, "how": "float64",
+    }  # fmt: skip
+    reason = {"confidence": "high", "explanations": [explanation], "closest": None, "tried": 9, "notes": ["n"]}
+    text = parsed(page(dataclasses.replace(found, diagnosis=reason))).text
+    assert {"Wrong", "ScaleB <is> plain", "tile it", "high"} <= set(text)
+    first, rows = reasons({**reason, "explanations": [], "closest": explanation})
+    assert first == "none of 9 hypotheses explains it"
+    assert ("closest", "ScaleB <is> plain (99.9% of the wrong elements)") in rows
 
 
 def test_runs_without_a_verdict(aiter_kernels: Path) -> None:

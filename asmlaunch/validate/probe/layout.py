@@ -24,6 +24,7 @@ from asmlaunch.layouts.layout import Layout
 from asmlaunch.layouts.plot import draw
 from asmlaunch.module import Kernel
 from asmlaunch.validate.bfloat16 import to_float64
+from asmlaunch.validate.probe import paged
 from asmlaunch.validate.probe.contraction import Contraction, Operand, contraction_of
 from asmlaunch.validate.probe.fit import known_as, layout_of
 from asmlaunch.validate.probe.rig import Rig, declared
@@ -41,7 +42,7 @@ class LayoutProbe:
     Attributes:
         kernel: its name.
         operand, anchor: arguments: the one probed, the one that K is counted by.
-        sizes: m, n, k of the problem.
+        sizes: m, n, k of the problem; of a paged cache tokens, heads and width of a block.
         addresses: ``[rows, entries along K]``, in entries; -1 where none was found.
         entries: entries in the operand's memory.
         itemsize: bytes of an entry.
@@ -112,9 +113,10 @@ class LayoutProbe:
         layout = self.layout
         m, n, k = self.sizes
         depth = f"{self.depth} of K" if self.depth else "the whole sum"
+        anchor = f"K as {self.anchor} stores it" if self.operand not in ("K", "V") else f"columns as in {self.anchor}"
         rows = f" and {self.shared} rows" if self.shared > 1 else ""
         found = [
-            ("operand", f"{self.operand} of {self.kernel}, K as {self.anchor} stores it"),
+            ("operand", f"{self.operand} of {self.kernel}, {anchor}"),
             ("pattern", repr(layout)[len("<Layout ") : -1] if layout else "none that is a permutation of axes"),
             ("known as", ", ".join(self.known) or "no named layout"),
             ("address", layout.formula() if layout else ""),
@@ -140,7 +142,7 @@ def probe_layout(
     """Find the layout that a kernel reads an operand in.
 
     Args:
-        kernel: of a family of matrix products.
+        kernel: of a family of matrix products, or of paged attention (K and V, a block of 16 tokens).
         operand: the argument, such as ``"ScaleA"``.
         against: the anchor; by default A, and B for A itself. Its own layout is the one its argument declares.
         sizes: m, n, k of the first problem; by default the family's.
@@ -151,6 +153,8 @@ def probe_layout(
             which no operands can be made.
     """
     start = time.perf_counter()
+    if kernel.family is not None and kernel.family.name == "pa":
+        return _probe_cache(kernel, operand, start, options)
     contraction = contraction_of(kernel)
     operand = _name(kernel, contraction, operand)
     left, right = contraction.factors
@@ -181,6 +185,26 @@ def probe_layout(
         kernel.name, operand, anchor, found.sizes, addresses, found.entries, item, found.probed.depth, shared, layout,
         known_as(layout) if layout is not None else (), confirmed, order, launches, tuple(notes),
         time.perf_counter() - start,
+    )  # fmt: skip
+
+
+def _probe_cache(kernel: Kernel, operand: str, start: float, options: dict[str, Any]) -> LayoutProbe:
+    """:func:`probe_layout` for keys and values of paged attention: one block, confirmed by another."""
+    name = kernel.schema[operand].name.removeprefix("ptr_")
+    if name not in ("K", "V"):
+        raise ArgumentError("operand", got=operand, need="K or V")
+    addresses, again, entries, notes, launches = paged.locate(kernel, name, **options)
+    item = 2 if declared(kernel).parameters(kernel.info)["cache"] == "noquant" else 1
+    layout = layout_of(addresses, item) if (addresses >= 0).all() else None
+    known = known_as(layout) if layout is not None else ()
+    if layout is not None and known:
+        layout = layouts.LAYOUTS.get(known[0], layout)
+    tokens, width = addresses.shape
+    sizes = (tokens, 1, width)
+    confirmed = sizes if layout is not None and np.array_equal(addresses, again) else None
+    return LayoutProbe(
+        kernel.name, name, "Q" if name == "K" else "O", sizes, addresses, entries, item, 1, 1, layout, known, confirmed,
+        "", launches, tuple(notes), time.perf_counter() - start,
     )  # fmt: skip
 
 
