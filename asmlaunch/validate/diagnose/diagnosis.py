@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from asmlaunch.validate.model import Model
 
 if TYPE_CHECKING:
     from asmlaunch.module import Kernel
+    from asmlaunch.validate.diagnose.origin import Origin
     from asmlaunch.validate.problems.base import Case, Definition, Output, Problem
 
 PAIRS = 2000
@@ -39,6 +40,7 @@ class Diagnosis:
         closest: where nothing explains the whole, what explains most of the wrong elements.
         tried: hypotheses evaluated, pairs among them.
         notes: what else was found, and what was not tried and why.
+        origin: where the first wrong element comes from, where nothing explains the whole.
     """
 
     comparison: Comparison
@@ -47,6 +49,7 @@ class Diagnosis:
     closest: Explanation | None = None
     tried: int = 0
     notes: tuple[str, ...] = ()
+    origin: Origin | None = None
 
     @property
     def first(self) -> Explanation | None:
@@ -62,6 +65,7 @@ class Diagnosis:
             "closest": self.closest.as_dict() if self.closest else None,
             "tried": self.tried,
             "notes": list(self.notes),
+            "origin": self.origin.as_dict() if self.origin else None,
         }
 
     def __str__(self) -> str:
@@ -92,6 +96,8 @@ class Diagnosis:
         yield f"  errors: {self.comparison.structure}"
         for kind, count in self.comparison.kinds.items():
             yield f"  {count} of the wrong elements are {kind}"
+        if self.origin is not None:
+            yield f"  the first wrong element: {self.origin}"
         for note in self.notes:
             yield f"  {note}"
 
@@ -203,7 +209,34 @@ def diagnose(
     if predictions is not None and not any(one.whole for one in found):
         found += predictions.pairs(states, pairs, advance)
     tried = sum(one.tried for one in (predictions, executions) if one is not None)
-    return _concluded(comparison, result, found, tried, tuple(notes))
+    diagnosis = _concluded(comparison, result, found, tried, tuple(notes))
+    if diagnosis.first is None and executions is not None:
+        return _traced(diagnosis, chosen, executions, before_and_after, tile)
+    return diagnosis
+
+
+def _traced(
+    diagnosis: Diagnosis,
+    output: Output,
+    executions: Executions,
+    before_and_after: list[np.ndarray],
+    tile: tuple[int, int] | None,
+) -> Diagnosis:
+    """With the errors' structure by waves and lanes too, and the way of the first wrong element."""
+    from asmlaunch.validate.diagnose.origin import Marks, can_trace, trace
+
+    emulator, number = executions.emulator, executions.output
+    if not can_trace(emulator, number):
+        return diagnosis
+    before, after = before_and_after
+    first = tuple(int(i) for i in np.argwhere(executions.wrong.elements)[0])
+    try:
+        labels = Marks(emulator, number).labels()
+        found = trace(emulator, number, first, output.model)
+    except AsmlaunchError as error:
+        return replace(diagnosis, notes=(*diagnosis.notes, f"the first wrong element was not traced: {error}"))
+    comparison = compare(after, output.reference(), output.bound, before=before, tile=tile, labels=labels)
+    return replace(diagnosis, comparison=comparison, origin=found)
 
 
 def _run(

@@ -70,7 +70,7 @@ class Emulator:
         problem: what it is to compute, one launch; its arrays are written.
 
     Attributes:
-        right: the launch as it should be; ``results`` by output, and its ``grid``.
+        right: the launch as it should be; its ``results`` by output, its ``grid``, and the ``instructions`` it takes.
         spilled: whether the last run wrote next to the results.
 
     Raises:
@@ -93,7 +93,8 @@ class Emulator:
         result = self._launch(self.right)
         self.results = self._copies()
         # A wave of a mistaken launch that runs longer than all of the right one together is not going to end.
-        self._budget = max(10_000, result.instructions or 0)
+        self.instructions = result.instructions or 0
+        self._budget = max(10_000, self.instructions)
         self.grid = self._grid(self.right)
 
     def run(self, launch: Launch) -> list[np.ndarray] | None:
@@ -108,6 +109,14 @@ class Emulator:
             for output, before in zip(self.problem.outputs, start, strict=True)
         )
         return self._copies()
+
+    def step(self, launch: Launch, **options: Any) -> None:
+        """Run a launch with breakpoints or a trace; the outputs hold what comes of it.
+
+        Raises:
+            AsmlaunchError: the launch fails.
+        """
+        self._launch(launch, **options)
 
     def findings(self, checks: str) -> tuple[str, ...]:
         """What the checks say of the right launch."""
