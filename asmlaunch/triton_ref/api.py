@@ -107,7 +107,8 @@ def gemm_a4w4(
             kernels read each operand through its layout's address formula. Tensors that carry a layout
             (``layouts.tile``) need no mention.
         schedule: ``auto``; ``direct`` (everything through the layouts, one tile a program); ``exact`` (in float64);
-            ``dequantise`` (one pass to bfloat16, then the dense kernel); ``skinny`` (at most 16 rows of plain MXFP4).
+            ``dequantise`` (one pass to bfloat16, then the dense kernel); ``skinny`` (at most 16 rows of plain MXFP4);
+            ``blocks`` (plain MXFP4 on Hopper, one sum a block of 32).
         split_k: parts of K that the direct schedule adds separately, in float32 and then in order.
 
     Raises:

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from asmlaunch.errors import LayoutError
-from asmlaunch.triton_ref import _jit_mx, dense, workspace
+from asmlaunch.errors import ArgumentError, LayoutError
+from asmlaunch.triton_ref import _jit_mx, dense, few_rows, workspace
 from asmlaunch.triton_ref.hardware import Hardware, hardware_of
 from asmlaunch.triton_ref.places import Placed, parse, placed, plain
 
 BLOCK = 32
-SCHEDULES = ("direct", "exact", "dequantise", "skinny")
+SCHEDULES = ("direct", "exact", "dequantise", "skinny", "blocks")
 
 FORMATS = {
     torch.uint8: "e2m1",
@@ -29,6 +29,7 @@ _NO_PLACE = Placed((0, 0, 1), (0,), (0, 0))
 _DEQUANTISE_BLOCKS = 32
 _REPAIR_TILES = 128, 256
 _WIDE_FROM = 2**31
+_BLOCKS_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,9 @@ def run(
 
     Returns:
         The schedule that ran.
+
+    Raises:
+        ArgumentError: the schedule ``blocks``, for what it does not take.
     """
     if not out.numel():
         return "none"
@@ -158,6 +162,11 @@ def run(
         dequantised(problem)
     elif schedule == "skinny":
         skinny(problem)
+    elif schedule == "blocks":
+        if not few_rows.fits(a, b, hardware):
+            need = "MXFP4 in logical order and aligned, K a multiple of 128, a Hopper GPU, Triton 3.6 or later"
+            raise ArgumentError("schedule blocks", got=f"{a.format} by {b.format}, K={a.k}, {hardware.name}", need=need)
+        few_rows.launch(problem)
     else:
         _direct(problem, exact=schedule == "exact", split_k=split_k)
     return schedule
@@ -180,6 +189,9 @@ def choose(a: Operand, b: Operand, hardware: Hardware, split_k: int = 1) -> str:
     """The schedule for a problem: few rows are a matter of reading B once; large ones are worth a pass to bfloat16."""
     if split_k > 1:
         return "direct"
+    # More rows than that are worth the pass to bfloat16.
+    if a.rows <= _BLOCKS_ROWS and few_rows.fits(a, b, hardware):
+        return "blocks"
     if skinny_fits(a, b):
         return "skinny"
     return "direct" if a.rows * b.rows < 64 * 64 or a.k == 0 else "dequantise"

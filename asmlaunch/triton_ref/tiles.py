@@ -195,13 +195,17 @@ def seconds(config: Config, m: int, n: int, k: int, kind: Kind, hardware: Hardwa
     return hardware.launch + max(waves * (steps * step + store), memory)
 
 
+# Over 31 shapes on an H200 stream-K lost, by up to 13 %, where the model promised less than 1.15 (docs/triton.md).
+_STREAM_K_PROMISE = 1.17
+
+
 @lru_cache(maxsize=4096)
 def choose(m: int, n: int, k: int, kind: Kind, hardware: Hardware, schedule: str | None = None) -> Config:
     """The configuration with the least time in the model.
 
     Args:
-        schedule: one of :data:`SCHEDULES`; None lets the model choose. Stream-K must promise a tenth more speed, since
-            it moves partial sums through memory.
+        schedule: one of :data:`SCHEDULES`; None lets the model choose. Stream-K must promise more speed by the
+            model's error, so that it does not lose.
 
     Raises:
         LaunchError: an unknown schedule.
@@ -211,6 +215,6 @@ def choose(m: int, n: int, k: int, kind: Kind, hardware: Hardware, schedule: str
 
     def cost(config: Config) -> float:
         time = seconds(config, m, n, k, kind, hardware)
-        return time * 1.1 if config.schedule == "stream_k" else time
+        return time * _STREAM_K_PROMISE if config.schedule == "stream_k" else time
 
     return min(candidates(kind, hardware, schedule), key=cost)
