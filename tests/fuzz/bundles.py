@@ -99,7 +99,7 @@ def crafted(data: bytes, rng: random.Random) -> bytes:
     kind = rng.randrange(8)
     if kind in (0, 1, 2, 6, 7):
         manifest = json.loads(entries["manifest.json"])
-        if kind == 6:
+        if kind == 6 and "object.co" in entries:
             entries["object.co"] = mutate(entries["object.co"], rng)
             entries["kernarg.bin"] = mutate(entries["kernarg.bin"], rng)
             manifest["object_sha256"] = digest(entries["object.co"])
