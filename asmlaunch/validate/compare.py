@@ -305,11 +305,12 @@ class _Tally:
             non_finite=int(np.count_nonzero(~np.isfinite(got))),
             unequal_nan=int(np.count_nonzero(got_nan != want_nan)),
             reference_nan=int(np.count_nonzero(want_nan)),
-            nonzero=int(np.count_nonzero(np.nan_to_num(rounded))),
+            nonzero=int(np.count_nonzero(rounded) - np.count_nonzero(want_nan)),
         )
-        self._wrong_guesses(rounded, reference)
+        self._wrong_guesses(rounded, value, allowed)
         self._sort_out(result, got, beyond, before)
-        self._steps(result, rounded, ~(got_nan | want_nan))
+        self.ulps[-1] += int(np.count_nonzero(equal & ~got_nan))
+        self._steps(result, rounded, ~(equal | got_nan | want_nan))
         scale = np.abs(value)
         finite_error, nonzero = error[finite], finite & (scale > 0)
         with np.errstate(over="ignore", divide="ignore"):
@@ -323,14 +324,16 @@ class _Tally:
         self.unequal.set(first, ~equal)
         self.beyond.set(first, beyond)
 
-    def _wrong_guesses(self, rounded: np.ndarray, reference: Reference) -> None:
+    def _wrong_guesses(self, rounded: np.ndarray, value: np.ndarray, allowed: np.ndarray) -> None:
         """How zeros and the negated reference would fare as results, until each is beyond the bound somewhere."""
-        for name, guess in (("zeros", np.zeros_like(rounded)), ("negated", -rounded)):
+        for name in ("zeros", "negated"):
             if self.counts[f"{name}_beyond"]:
                 continue  # the bound tells it from the reference already
-            equal, _, _, beyond = _judge(guess, rounded, reference, self.bound, self.largest)
-            self.counts[f"{name}_equal"] += int(equal.sum())
-            self.counts[f"{name}_beyond"] += int(beyond.sum())
+            unequal = (rounded != 0) & ~np.isnan(rounded)
+            with np.errstate(invalid="ignore", over="ignore"):
+                error = np.abs(value) if name == "zeros" else np.abs(rounded + value)
+                self.counts[f"{name}_beyond"] += int(np.count_nonzero(unequal & ~(error <= allowed)))
+            self.counts[f"{name}_equal"] += int(unequal.size - np.count_nonzero(unequal))
 
     def _sort_out(self, result: np.ndarray, got: np.ndarray, beyond: np.ndarray, before: np.ndarray | None) -> None:
         """Elements beyond the bound that hold no value of their own."""
@@ -352,10 +355,10 @@ class _Tally:
             zero=int((left & (values == 0)).sum()),
         )
 
-    def _steps(self, result: np.ndarray, rounded: np.ndarray, numbers: np.ndarray) -> None:
-        """Count the elements by their distance in steps of the output type, in powers of two."""
-        distance = _distance(result, rounded)[numbers]
-        power = np.where(distance == 0, -1, np.ceil(np.log2(np.maximum(distance, 1)))).astype(np.int64)
+    def _steps(self, result: np.ndarray, rounded: np.ndarray, unequal: np.ndarray) -> None:
+        """Count the numbers that are not equal by their distance in steps of the output type, in powers of two."""
+        distance = _distance(result[unequal], rounded[unequal])
+        power = np.ceil(np.log2(np.maximum(distance, 1))).astype(np.int64)
         for number, count in zip(*np.unique(power, return_counts=True), strict=True):
             self.ulps[int(number)] += int(count)
 
@@ -403,7 +406,7 @@ class _Tally:
             beyond=counts["beyond"],
             bound=self.bound,
             passed=passed,
-            ulps=tuple((0 if power < 0 else 1 << power, self.ulps[power]) for power in sorted(self.ulps)),
+            ulps=tuple((0 if power < 0 else 1 << power, count) for power, count in sorted(self.ulps.items()) if count),
             unwritten=counts["unwritten"],
             stale=counts["stale"],
             nan=counts["nan"],

@@ -54,7 +54,7 @@ def strange(kernels: Kernels) -> int:
     """How many results that nothing explains get a confident answer."""
     confident = 0
     for file, spoil in product(PLAIN, UNKNOWN):
-        diagnosis = unknown(kernels, file, spoil)
+        diagnosis = unknown(kernels, file, spoil, pairs=500)
         confident += diagnosis.confidence == "high"
         said = diagnosis.first.text if diagnosis.first else f"nothing; {diagnosis.comparison.structure}"
         print(f"  {FAMILIES[file]}: {spoil.__name__}: {said[:110]} [{diagnosis.confidence}]", flush=True)

@@ -25,6 +25,7 @@ PAIRS = 2000
 """Pairs of mistakes tried where no single one gives the result."""
 
 _FEW = 4  # wrong elements: a chance hit explains fewer
+_CHANCE = 0.05  # of the wrong elements are as predicted by chance
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Diagnosis:
         confidence: "right" where nothing is wrong; "high" if the explanations agree on what the mistake is about and
             reproduce numbers; "medium" if several do that this result cannot tell apart, or few numbers speak for it;
             "low" if the best explains a part only; "none".
-        closest: where nothing explains the whole, what explains most of the wrong elements.
+        closest: where nothing explains the whole, what explains most of the wrong elements; None if that is chance.
         tried: hypotheses evaluated, pairs among them.
         notes: what else was found, and what was not tried and why.
         origin: where the first wrong element comes from, where nothing explains the whole.
@@ -298,7 +299,9 @@ def _concluded(
         sure = agree and wrong >= _FEW and numbers >= max(_FEW, comparison.elements / 20)
         return Diagnosis(comparison, tuple(whole), "high" if sure else "medium", None, tried, notes)
     closest = max(found, key=lambda one: (one.explained, -one.cost), default=None)
-    if closest is None or closest.explained < 0.5:
+    if closest is None or closest.explained < _CHANCE:
+        return Diagnosis(comparison, (), "none", None, tried, notes)
+    if closest.explained < 0.5:
         return Diagnosis(comparison, (), "none", closest, tried, notes)
     return Diagnosis(comparison, (), "low", closest, tried, notes)
 
