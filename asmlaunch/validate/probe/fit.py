@@ -82,3 +82,19 @@ def known_as(layout: Layout) -> tuple[str, ...]:
     if layout == Layout("r c -> r c", itemsize=layout.itemsize):
         return ("plain",)
     return tuple(name for name, one in LAYOUTS.items() if one == layout)
+
+
+def same_at(addresses: np.ndarray, itemsize: int) -> tuple[str, ...]:
+    """Names of the layouts that make these addresses at this shape, though at others they may differ from each other.
+
+    Args:
+        addresses: ``[rows, columns]``, of whole tiles.
+    """
+    index = tuple(np.indices(addresses.shape))
+    return tuple(
+        name
+        for name, one in LAYOUTS.items()
+        if (one.rank, one.itemsize) == (2, itemsize)
+        and not any(size % tile for size, tile in zip(addresses.shape, one.tile, strict=True))
+        and np.array_equal(one.address(index, addresses.shape), addresses)
+    )

@@ -26,7 +26,7 @@ from asmlaunch.module import Kernel
 from asmlaunch.validate.bfloat16 import to_float64
 from asmlaunch.validate.probe import paged
 from asmlaunch.validate.probe.contraction import Contraction, Operand, contraction_of
-from asmlaunch.validate.probe.fit import known_as, layout_of
+from asmlaunch.validate.probe.fit import known_as, layout_of, same_at
 from asmlaunch.validate.probe.rig import Rig, declared
 
 Sizes = tuple[int, int, int]
@@ -113,14 +113,15 @@ class LayoutProbe:
         layout = self.layout
         m, n, k = self.sizes
         depth = f"{self.depth} of K" if self.depth else "the whole sum"
-        anchor = f"K as {self.anchor} stores it" if self.operand not in ("K", "V") else f"columns as in {self.anchor}"
+        cache = self.operand in ("K", "V")
+        anchor = f"columns as in {self.anchor}" if cache else f"K as {self.anchor} stores it"
         rows = f" and {self.shared} rows" if self.shared > 1 else ""
         found = [
             ("operand", f"{self.operand} of {self.kernel}, {anchor}"),
             ("pattern", repr(layout)[len("<Layout ") : -1] if layout else "none that is a permutation of axes"),
             ("known as", ", ".join(self.known) or "no named layout"),
             ("address", layout.formula() if layout else ""),
-            ("entry", f"{self.itemsize} bytes for {depth}{rows}"),
+            ("entry", f"{self.itemsize} bytes" + ("" if cache else f" for {depth}{rows}")),
             ("elements", f"two an entry, order {self.order}" if self.order else ""),
             ("by", f"{self.launches} launches at {m}x{n}x{k}, {self.entries} entries, {self.unreached} reach nothing"),
             ("confirmed", "x".join(map(str, self.confirmed)) if self.confirmed else "no"),
@@ -197,6 +198,10 @@ def _probe_cache(kernel: Kernel, operand: str, start: float, options: dict[str, 
     item = 2 if declared(kernel).parameters(kernel.info)["cache"] == "noquant" else 1
     layout = layout_of(addresses, item) if (addresses >= 0).all() else None
     known = known_as(layout) if layout is not None else ()
+    if layout is not None and not known:
+        # A block may be too small to show all of the pattern: 16 tokens of which 16 lie together.
+        known = tuple(one for one in same_at(addresses, item) if one.startswith("paged"))
+        notes += [f"{known[0]} is the same in a block of {len(addresses)} tokens"] if known else []
     if layout is not None and known:
         layout = layouts.LAYOUTS.get(known[0], layout)
     tokens, width = addresses.shape
