@@ -13,9 +13,9 @@ from asmlaunch.abi.families.base import plain_name
 from asmlaunch.capture import Capture, CapturedLaunch, Replay, record
 from asmlaunch.capture import replay as run_again
 from asmlaunch.cli.output import console, errors, print_json
-from asmlaunch.cli.report import ObjectOption, read_bundle
+from asmlaunch.cli.report import ObjectOption, read_bundle, save_bundle
 from asmlaunch.errors import AsmlaunchError
-from asmlaunch.validate.bundle import Bundle
+from asmlaunch.validate.bundle import Bundle, of_capture
 from asmlaunch.validate.bundle import replay as replay_bundle
 
 FileArgument = Annotated[Path, typer.Argument(help="A file that `asmlaunch capture` wrote.", show_default=False)]
@@ -59,6 +59,18 @@ def show(
         _print_arguments(chosen[0])
 
 
+def bundle(
+    file: FileArgument,
+    launch: Annotated[int, typer.Option("--launch", min=1, help="Number of the launch.")] = 1,
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path("run.asml"),
+) -> None:
+    """Put one captured launch into a bundle (.asml), to replay it and report on it elsewhere.
+
+    The capture needs `--memory`.
+    """
+    save_bundle(of_capture(Capture.load(file).launch(launch)), output)
+
+
 def replay(
     file: FileArgument,
     launch: LaunchOption = None,
@@ -71,9 +83,9 @@ def replay(
     code: leave it to the emulator.
     """
     if Bundle.is_one(file):
-        bundle = read_bundle(file, object_file)
-        result = replay_bundle(bundle, device)
-        _print_replay(f"{plain_name(bundle.kernel)}", result)
+        read = read_bundle(file, object_file)
+        result = replay_bundle(read, device)
+        _print_replay(plain_name(read.kernel), result)
         raise typer.Exit(0 if result.equal else 1)
     captured = Capture.load(file)
     numbers = range(1, len(captured.launches) + 1) if launch is None else [launch]

@@ -316,6 +316,34 @@ def bundle(
     )  # fmt: skip
 
 
+def of_capture(launch: CapturedLaunch) -> Bundle:
+    """A captured launch as a bundle; a buffer is named by the argument that points into it.
+
+    Raises:
+        DumpError: no code object, no argument bytes or no memory in the capture, or only a part of an allocation.
+    """
+    what = f"launch of {launch.kernel or 'an unknown kernel'}"
+    if launch.image is None or launch.kernarg is None or not launch.memory:
+        missing = "code object" if launch.image is None else "argument bytes" if launch.kernarg is None else "memory"
+        raise DumpError(what, got=f"no {missing} in the capture", hint="capture with --memory")
+    pointers = {
+        name: value for name, value in launch.schema.unpack(launch.kernarg).items() if launch.schema[name].is_pointer
+    }
+    stored = []
+    for number, one in enumerate(launch.memory):
+        if one.before is None or one.after is None or not len(one.before) == len(one.after) == one.size:
+            raise DumpError(f"{what}, allocation at {one.address:#x}", got="a part of it", need=f"{one.size} bytes")
+        inside = [name for name, value in pointers.items() if one.address <= int(value) < one.address + one.size]
+        name = inside[0] if inside else f"allocation {number}"
+        hashes = _hash(one.before), _hash(one.after)
+        stored.append(Stored(name, one.address, one.size, one.before, one.after, *hashes))
+    error = f"error {launch.result} of {launch.entry}" if launch.result else None
+    return Bundle(
+        launch.kernel, launch.image, _hash(launch.image), "", launch.kernarg, launch.grid, launch.block,
+        launch.dynamic_lds, {}, tuple(stored), device=f"hip:{launch.device}", result={"findings": [], "error": error},
+    )  # fmt: skip
+
+
 def replay(bundle: Bundle, device: str | Device | None = "emulator") -> Replay:
     """Run a bundle's launch again and compare what it leaves with what was stored.
 

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import asmlaunch
+from asmlaunch.capture import Capture
+from asmlaunch.cli import app
 from asmlaunch.errors import ArgumentError, DumpError
 from asmlaunch.module import Kernel
 from asmlaunch.validate import bundle as module
-from asmlaunch.validate.bundle import Bundle, bundle, replay, restored
+from asmlaunch.validate.bundle import Bundle, bundle, of_capture, replay, restored
 from asmlaunch.validate.probe.rig import Rig
 from asmlaunch.validate.problems.topksoftmax import Sizes
 
@@ -168,3 +171,23 @@ def test_a_problem_too_large_to_make_again(made: Bundle) -> None:
             dataclasses.replace(made, case=case).problem()
     with pytest.raises(DumpError, match="no declared problem"):
         dataclasses.replace(made, family="").problem()
+
+
+def test_a_captured_launch(made: Bundle, tmp_path: Path) -> None:
+    launch = dataclasses.replace(made.launch(), device=0)
+    capture, kept = tmp_path / "run.json", tmp_path / "run.asml"
+    Capture((launch,)).save(capture)
+    result = CliRunner().invoke(app, ["bundle", str(capture), "-o", str(kept)])
+    assert result.exit_code == 0, result.output
+    read = Bundle.load(kept)
+    assert [(b.name, b.size) for b in read.buffers] == [(b.name, b.size) for b in made.buffers]
+    assert (read.device, read.family, read.result["error"]) == ("hip:0", "", None)
+    assert replay(read).equal
+    for changed, message in (
+        ({"image": None}, "no code object"),
+        ({"kernarg": None}, "no argument bytes"),
+        ({"memory": ()}, "no memory"),
+        ({"memory": (dataclasses.replace(launch.memory[0], before=b"x"),)}, "a part of it"),
+    ):
+        with pytest.raises(DumpError, match=message):
+            of_capture(dataclasses.replace(launch, **changed))
