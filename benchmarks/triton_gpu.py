@@ -1,6 +1,7 @@
 """Triton kernels on a GPU: every size of the list checked in several processes at once, then everything timed.
 
     python3 benchmarks/triton_gpu.py --out triton.json [--skip-checks] [--skip-times] [--workers 10]
+    python3 benchmarks/triton_gpu.py --out triton.json --skip-checks --skip-times --choice
     python3 benchmarks/triton_gpu.py --out triton.json --groups a4w4,stability --quick   # some checks, fewer shapes
 
 Needs a CUDA or ROCm GPU, torch, triton and numpy; nothing else of the package's dependencies. Checks compare with
@@ -453,6 +454,32 @@ def timed_dense(report: Callable[..., None], quick: bool) -> None:
     print("data-parallel over chosen, elsewhere:", sorted(lost), flush=True)
 
 
+TRIED = (*SQUARES, *MANY[:7], (1536, 2048, 8192), (1024, 1024, 8192), (640, 640, 8192), (2200, 2200, 8192))
+
+
+def timed_choice(report: Callable[..., None]) -> None:
+    """What the model's choice loses to the best of all its configurations, each tried: ``best / chosen``."""
+    from asmlaunch.triton_ref import hardware, matmul, tiles
+
+    processor = hardware.hardware_of(torch.device("cuda", 0))
+    kind = tiles.Kind(2, 2, 1.0, True)
+    ratios = []
+    for m, n, k in TRIED:
+        a, b = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(n, k, device="cuda").bfloat16().T
+        out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+        chosen = tiles.choose(m, n, k, kind, processor)
+        # Without those that cannot win: a program whose tile is far larger or smaller than its share of the result.
+        near = [c for c in tiles.candidates(kind, processor) if tiles.seconds(c, m, n, k, kind, processor) < 2.5 * (
+            tiles.seconds(chosen, m, n, k, kind, processor))]  # fmt: skip
+        spent = graph_times(*([lambda c=c: matmul(a, b, out=out, config=c)] * 4 for c in near), replays=12)
+        times = dict(zip(near, spent, strict=True))
+        best = min(times, key=times.__getitem__)
+        ratios.append(times[best] / times[chosen])
+        report(f"choice {m}x{n}x{k} of {len(near)}: best {best}", times[best], 2 * m * n * k, 1.0)
+        report(f"choice {m}x{n}x{k} of {len(near)}: chosen", times[chosen], 2 * m * n * k, ratios[-1])
+    print(f"best over chosen: mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}", flush=True)
+
+
 def timed_mx(report: Callable[..., None]) -> None:
     from asmlaunch.triton_ref import gemm_a4w4, mx
 
@@ -501,6 +528,7 @@ def main() -> None:
     parser.add_argument("--check-seconds", type=float, default=260)
     parser.add_argument("--skip-checks", action="store_true")
     parser.add_argument("--skip-times", action="store_true")
+    parser.add_argument("--choice", action="store_true", help="try all configurations of dense products as well")
     parser.add_argument("--groups", default=",".join(GROUPS), help="which checks, by name, with commas between")
     parser.add_argument("--quick", action="store_true", help="time fewer shapes")
     options = parser.parse_args()
@@ -527,6 +555,8 @@ def main() -> None:
     if not options.skip_times:
         timed_mx(report)
         timed_dense(report, options.quick)
+    if options.choice:
+        timed_choice(report)
 
 
 if __name__ == "__main__":

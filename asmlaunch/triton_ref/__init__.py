@@ -1,5 +1,7 @@
 """Reference kernels in Triton, for any GPU and, interpreted, for the CPU: ``gemm_a4w4``, ``matmul``, ``addmm``.
 
+``quantize_mxfp4_tiled`` makes operands: it is that of ``asmlaunch.layouts``, one kernel for both.
+
 Importing this imports torch and Triton, and touches no GPU.
 """
 
@@ -9,9 +11,20 @@ try:
 except ImportError as error:
     raise ImportError("asmlaunch.triton_ref needs torch and Triton: pip install 'asmlaunch[torch,triton]'") from error
 
+from asmlaunch.layouts import quantize_mxfp4_tiled
 from asmlaunch.triton_ref.api import addmm, gemm_a4w4, matmul
 from asmlaunch.triton_ref.offline import Compiled, offline
 from asmlaunch.triton_ref.tiles import Config
 from asmlaunch.triton_ref.workspace import flags_left, release
 
-__all__ = ["Compiled", "Config", "addmm", "flags_left", "gemm_a4w4", "matmul", "offline", "release"]
+__all__ = [
+    "Compiled",
+    "Config",
+    "addmm",
+    "flags_left",
+    "gemm_a4w4",
+    "matmul",
+    "offline",
+    "quantize_mxfp4_tiled",
+    "release",
+]

@@ -468,7 +468,7 @@ def load_chunk(b, b_scale, chunk, k, CHUNKS: gl.constexpr, EVEN: gl.constexpr, W
     flat = chunk * 32 + gl.expand_dims(gl.arange(0, 32, gl.SliceLayout(0, FLAT)), 0)
     scales = gl.expand_dims(b_scale, 1) + flat
     if EVEN:
-        return gl.load(words), gl.load(scales)
+        return gl.load(words, eviction_policy="evict_first"), gl.load(scales, eviction_policy="evict_first")
     else:
         return gl.load(words, mask=block * 32 < k, other=0), gl.load(scales, mask=flat * 32 < k, other=127)
 

@@ -337,31 +337,36 @@ def dequantise_load(
     base, scales, row, block, rows, k, AXES: tl.constexpr, strides, SCALE_AXES: tl.constexpr, scale_strides,
     FORMAT: tl.constexpr,
 ):  # fmt: skip
-    """Codes [rows, blocks, bytes of a block] and scale bytes [rows, blocks], the latter as int32."""
+    """Codes [blocks, rows, bytes of a block] and scale bytes [blocks, rows], the latter as int32; 127 outside.
+
+    Blocks come first: Triton counts the threads of a warp along the first dimension, so that they read neighbours.
+    """
     PER_BLOCK: tl.constexpr = 16 if FORMAT == "e2m1" else 32
     unit = block[:, None] * PER_BLOCK + tl.arange(0, PER_BLOCK)[None, :]
-    place = along(row, strides, 0, AXES)[:, None, None] + along(unit, strides, 1, AXES)[None, :, :]
-    inside = (row < rows)[:, None, None] & (unit < k * PER_BLOCK // 32)[None, :, :]
+    place = along(row, strides, 0, AXES)[None, :, None] + along(unit, strides, 1, AXES)[:, None, :]
+    inside = (row < rows)[None, :, None] & (unit < k * PER_BLOCK // 32)[:, None, :]
     codes = tl.load(base + place, mask=inside, other=0)
-    return codes, load_scales(scales, row, block, rows, tl.cdiv(k, 32), SCALE_AXES, scale_strides)
+    place = along(block, scale_strides, 1, SCALE_AXES)[:, None] + along(row, scale_strides, 0, SCALE_AXES)[None, :]
+    inside = (block * 32 < k)[:, None] & (row < rows)[None, :]
+    return codes, tl.load(scales + place, mask=inside, other=127).to(tl.int32)
 
 
 @triton.jit
 def dequantise_store(out, codes, byte, row, block, rows, k_out, FORMAT: tl.constexpr, NVIDIA: tl.constexpr):
-    """Store bfloat16 of what was loaded; scales [rows, blocks], 256 and -1 in the place of those that do not count."""
-    ROWS: tl.constexpr = byte.shape[0]
-    BLOCKS: tl.constexpr = byte.shape[1]
+    """Store bfloat16 of what was loaded; scales [blocks, rows], 256 and -1 in the place of those that do not count."""
+    BLOCKS: tl.constexpr = byte.shape[0]
+    ROWS: tl.constexpr = byte.shape[1]
     if FORMAT == "e2m1":
         factor = tl.where(byte == 255, 0x7FC0, byte << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)
-        low, high = scaled_pair(codes, tl.broadcast_to(factor[:, :, None], (ROWS, BLOCKS, 16)), NVIDIA)
-        values = tl.reshape(tl.join(low, high), (ROWS, BLOCKS, 32))
+        low, high = scaled_pair(codes, tl.broadcast_to(factor[:, :, None], (BLOCKS, ROWS, 16)), NVIDIA)
+        values = tl.reshape(tl.join(low, high), (BLOCKS, ROWS, 32))
         some = codes & 0x77
     else:
         values = round_bfloat16(decode(codes.to(tl.int32), FORMAT) * e8m0_float32(byte)[:, :, None])
         some = codes & 0x7F
     place = block[:, None] * 32 + tl.arange(0, 32)[None, :]
-    inside = (row < rows)[:, None, None] & (place < k_out)[None, :, :]
-    tl.store(out + (row.to(tl.int64)[:, None, None] * k_out + place[None, :, :]), values, mask=inside)
+    inside = (row < rows)[None, :, None] & (place < k_out)[:, None, :]
+    tl.store(out + (row.to(tl.int64)[None, :, None] * k_out + place[:, None, :]), values, mask=inside)
     skip = (tl.max(some.to(tl.int32), axis=2) == 0) | (byte == 255)
     return tl.where(skip, 256, byte), tl.where(skip, -1, byte)
 
