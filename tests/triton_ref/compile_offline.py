@@ -70,6 +70,10 @@ def main() -> None:
         large = {"a": torch.empty(512, 512, dtype=torch.bfloat16), "b": torch.empty(512, 512, dtype=torch.bfloat16)}
         config = next(candidates(BF16, KNOWN[target], LARGE[target]))
         result += entries(target, "large", lambda a, b, c=config: matmul(a, b, config=c), large, config)
+    for case, rows in (("few rows", 16), ("one row", 1)):
+        shapes = {"a": (rows, 128), "b": (128, 128), "a_scale": (rows, 8), "b_scale": (128, 8)}
+        blocks = {name: torch.empty(shape, dtype=torch.uint8) for name, shape in shapes.items()}
+        result += entries("sm90", case, gemm_a4w4, blocks, None)
     print(json.dumps(result))
 
 

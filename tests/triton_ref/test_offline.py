@@ -15,7 +15,8 @@ import torch
 
 import asmlaunch
 from asmlaunch.errors import ArgumentError
-from asmlaunch.triton_ref import Config, addmm, gemm_a4w4, offline
+from asmlaunch.triton_ref import Config, addmm, few_rows, gemm_a4w4, offline
+from asmlaunch.triton_ref.hardware import KNOWN
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,13 @@ def test_the_model_knows_what_a_configuration_takes(compiled, target, case):
     assert not kernel["spills"]
     if target != "sm90":
         assert kernel["registers"] <= 512
+
+
+@pytest.mark.parametrize(("case", "kernel"), [("few rows", "few_rows"), ("one row", "one_row")])
+def test_kernels_of_few_rows_compile_for_hopper(compiled, case, kernel):
+    (entry,) = compiled["sm90", case]
+    assert entry["name"] == kernel
+    assert entry["shared"] <= few_rows.cut(16, 128, 256, KNOWN["sm90"]).shared + 4096
 
 
 def launch(entry, tensors):
