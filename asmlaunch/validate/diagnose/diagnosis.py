@@ -15,6 +15,7 @@ from asmlaunch.validate.diagnose import arguments, padding, schedules
 from asmlaunch.validate.diagnose.emulated import Emulator, Relaunch
 from asmlaunch.validate.diagnose.search import Executions, Explanation, Predictions, Tried, Wrong
 from asmlaunch.validate.model import Model
+from asmlaunch.validate.reference import Reference
 
 if TYPE_CHECKING:
     from asmlaunch.module import Kernel
@@ -131,10 +132,11 @@ def explain(
     Raises:
         What ``validate.compare`` raises.
     """
-    comparison = compare(result, model.reference(), bound, before=before, tile=tile)
+    reference = model.reference()
+    comparison = compare(result, reference, bound, before=before, tile=tile)
     if comparison:
         return Diagnosis(comparison, confidence="right")
-    predictions = Predictions(model, _wrong(model, result, bound, before))
+    predictions = Predictions(model, _wrong(result, bound, reference, before))
     found, states = predictions.singles()
     if not any(one.whole for one in found):
         found += predictions.pairs(states, pairs, advance)
@@ -183,7 +185,8 @@ def diagnose(
     old = chosen.result.copy() if before is None else before
     tile = _tile(definition, kernel)
     before_and_after = [_decoded(chosen, one) for one in (old, result)]
-    comparison = compare(before_and_after[1], chosen.reference(), chosen.bound, before=before_and_after[0], tile=tile)
+    reference = chosen.reference()
+    comparison = compare(before_and_after[1], reference, chosen.bound, before=before_and_after[0], tile=tile)
     if comparison:
         return Diagnosis(comparison, confidence="right")
     notes: list[str] = []
@@ -193,14 +196,14 @@ def diagnose(
     if chosen.model is None:
         notes.append(f"no model of {definition.name} is declared: layouts, formats, factors and sums were not tried")
     else:
-        predictions = Predictions(chosen.model, _wrong(chosen.model, result, chosen.bound, before))
+        predictions = Predictions(chosen.model, _wrong(result, chosen.bound, reference, before))
         singles, states = predictions.singles()
         found += singles
     if emulate and chosen.decode is None:
         try:
             executions = Executions(
                 Emulator(kernel, definition.problem(kernel.info, case, check=False)),
-                Wrong(result, chosen.bound, chosen.reference()), number,
+                Wrong(result, chosen.bound, reference), number,
             )  # fmt: skip
         except AsmlaunchError as error:
             notes.append(f"nothing was executed on the emulator: {error}")
@@ -236,7 +239,8 @@ def _traced(
         found = trace(emulator, number, first, output.model)
     except AsmlaunchError as error:
         return replace(diagnosis, notes=(*diagnosis.notes, f"the first wrong element was not traced: {error}"))
-    comparison = compare(after, output.reference(), output.bound, before=before, tile=tile, labels=labels)
+    reference = executions.wrong.reference
+    comparison = compare(after, reference, output.bound, before=before, tile=tile, labels=labels)
     return replace(diagnosis, comparison=comparison, origin=found)
 
 
@@ -295,7 +299,7 @@ def _concluded(
         numbers = np.count_nonzero(np.isfinite(to_float64(result)))
         wrong = comparison.beyond or comparison.elements
         outside = whole[0].mistakes[0].kind == "domain"
-        agree = (outside and whole[0].whole) or len({one.about for one in whole}) == 1
+        agree = whole[0].whole and (outside or len({one.about for one in whole}) == 1)
         sure = agree and wrong >= _FEW and numbers >= max(_FEW, comparison.elements / 20)
         return Diagnosis(comparison, tuple(whole), "high" if sure else "medium", None, tried, notes)
     closest = max(found, key=lambda one: (one.explained, -one.cost), default=None)
@@ -306,9 +310,8 @@ def _concluded(
     return Diagnosis(comparison, (), "low", closest, tried, notes)
 
 
-def _wrong(model: Model, result: np.ndarray, bound: Bound, before: np.ndarray | None) -> Wrong:
-    old = None if before is None else to_float64(before)
-    return Wrong(result, bound, model.reference(), old)
+def _wrong(result: np.ndarray, bound: Bound, reference: Reference, before: np.ndarray | None) -> Wrong:
+    return Wrong(result, bound, reference, None if before is None else to_float64(before))
 
 
 def _number(problem: Problem, output: str | None) -> int:

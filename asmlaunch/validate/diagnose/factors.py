@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from asmlaunch.validate.diagnose.hypothesis import Hypothesis, State
+from asmlaunch.validate.diagnose.sample import Sample
 from asmlaunch.validate.model import Model, Operand
 
 
@@ -54,14 +55,16 @@ def _values(state: State, name: str, values: np.ndarray) -> State:
     return replace(state, inputs=state.inputs.with_values(**{name: values}))
 
 
-def fitted(model: Model, result: np.ndarray) -> Iterator[Hypothesis]:
+def fitted(sample: Sample, result: np.ndarray) -> Iterator[Hypothesis]:
     """For each scalar, the value with which the result comes closest, which depends linearly on it.
 
     Args:
-        result: float64, in the shape of the reference.
+        sample: of the result.
+        result: float64, the sample's part.
     """
-    for name, value in model.factors.items():
-        without, once = (model.evaluate(model.inputs.with_factors(**{name: v})).value for v in (0.0, 1.0))
+    inputs = sample.model.inputs
+    for name, value in sample.model.factors.items():
+        without, once = (sample.evaluate(inputs.with_factors(**{name: v})).value for v in (0.0, 1.0))
         step = once - without
         with np.errstate(invalid="ignore", divide="ignore"):
             found = (result - without) / step

@@ -16,12 +16,11 @@ from asmlaunch.validate.compare import Bound, fits
 from asmlaunch.validate.diagnose import factors, layouts, numbers, operands, sums
 from asmlaunch.validate.diagnose.emulated import Emulator, Launch, Relaunch
 from asmlaunch.validate.diagnose.hypothesis import Hypothesis, State
-from asmlaunch.validate.model import Inputs, Model
+from asmlaunch.validate.diagnose.sample import choose
+from asmlaunch.validate.model import Model
 from asmlaunch.validate.reference import Reference
 
 Mistake = Hypothesis | Relaunch
-
-_ROWS = 8  # of a result that are tried before the rest
 
 
 @dataclass(frozen=True)
@@ -119,16 +118,14 @@ class Predictions:
         self.tried = 0
         self._start = State(model.inputs)
         self._wrong = wrong.elements
-        self._rows = self._chosen_rows()
+        self._sample = choose(model, self._wrong)
         self._seen: dict[Any, Explanation | None] = {self._key(self._start): None}
 
     def singles(self) -> tuple[list[Explanation], list[Tried]]:
         """What each mistake alone explains, and those that change anything."""
         with np.errstate(all="ignore"):
-            fitted = [
-                *factors.fitted(self.model, to_float64(self.wrong.result)),
-                *sums.lost(self.model, to_float64(self.wrong.result)),
-            ]
+            part = to_float64(self._sample.of(self.wrong.result))
+            fitted = [*factors.fitted(self._sample, part), *sums.lost(self._sample, part)]
         declared = list(hypotheses(self.model, self.wrong))
         ordered = sorted([*declared, *fitted], key=lambda one: one.cost)
         found, states = [], []
@@ -172,6 +169,10 @@ class Predictions:
         self._seen[key] = found = self._judged(mistakes, state)
         return state, found
 
+    def _predicted(self, state: State) -> Reference:
+        known = state.inputs is self._start.inputs
+        return state.finished(self.wrong.reference) if known else state.predict(self.model)
+
     def _key(self, state: State) -> tuple[Any, ...]:
         """Equal for states of equal effect."""
         right = self.model.operands
@@ -189,34 +190,15 @@ class Predictions:
         bound = state.bound(self.wrong.bound)
         try:
             with np.errstate(all="ignore"):
-                if self._rows is not None and not state.after:
-                    part = self.model.evaluate(self._cut(state.inputs))
-                    if fits(self.wrong.result[self._rows], part, bound)[0].mean() < 0.5:
+                if not state.after:
+                    part = self._sample.evaluate(state.inputs)
+                    if fits(self._sample.of(self.wrong.result), part, bound)[0].mean() < 0.5:
                         return None
-                right, whole = fits(self.wrong.result, state.predict(self.model), bound)
+                right, whole = fits(self.wrong.result, self._predicted(state), bound)
         except (AsmlaunchError, ValueError):
             return None
         explained = float(right[self._wrong].mean())
         return Explanation(mistakes, explained, whole, "float64") if explained else None
-
-    def _chosen_rows(self) -> np.ndarray | None:
-        """Rows to try first, wrong ones; None where there are few."""
-        if len(self.wrong.result) <= 2 * _ROWS:
-            return None
-        wrong = np.flatnonzero(self._wrong.any(axis=1))
-        return np.unique(wrong[np.linspace(0, len(wrong) - 1, _ROWS).astype(int)])
-
-    def _cut(self, inputs: Inputs) -> Inputs:
-        """The inputs of the chosen rows."""
-        assert self._rows is not None
-        cut = {}
-        for name, operand in self.model.operands.items():
-            if inputs.values[name].ndim > operand.values.ndim:  # moved to the other axis of the result
-                cut[name] = inputs.values[name][self._rows]
-            elif self.model.axes[0] in operand.axes:
-                axis = operand.axes.index(self.model.axes[0])
-                cut[name] = np.take(inputs.values[name], self._rows, axis=axis)
-        return inputs.with_values(**cut)
 
 
 class Executions:
