@@ -29,7 +29,8 @@ from validate.mistakes import (
 import asmlaunch
 from asmlaunch.errors import ArgumentError, MismatchError
 from asmlaunch.validate.bfloat16 import bfloat16_bits
-from asmlaunch.validate.diagnose import diagnose, explain
+from asmlaunch.validate.diagnose import arguments, diagnose, explain
+from asmlaunch.validate.diagnose.emulated import Emulator
 from asmlaunch.validate.problems import DEFINITIONS
 
 #: The others of the mistakes that are executed; what is computed costs less.
@@ -160,3 +161,19 @@ def test_bad_input(kernels: Kernels) -> None:
         diagnose(definition, kernel, case, np.zeros((3, 3), np.float32))
     with pytest.raises(ArgumentError, match="output: got 'D', need one of C"):
         diagnose(definition, kernel, case, output="D")
+
+
+def test_argument_bytes_that_are_shifted(kernels: Kernels) -> None:
+    """What the hypotheses pass: everything after a number early or late, as after one of another size."""
+    kernel = kernels[SGEMM]
+    case = case_of(kernel, Seeded(SGEMM, "", (), lambda run: None))
+    emulator = Emulator(kernel, DEFINITIONS["sgemm"].problem(kernel.info, case))
+    shifted = {one.text: one for one in arguments.hypotheses(emulator, None) if one.kind == "bytes"}
+    right = bytes(range(56))
+    for text, wrong in (
+        ("the arguments from beta (byte 28) on are 2 bytes early", right[:26] + right[28:] + bytes(2)),
+        ("the arguments from M (byte 32) on are 4 bytes late", right[:32] + bytes(4) + right[32:-4]),
+    ):
+        launch = shifted[f"{text}, as after one of another size"].change(emulator.right)
+        assert launch.change is not None
+        assert launch.change(right) == wrong
