@@ -274,16 +274,13 @@ class Bundle:
         return self.image
 
 
-def bundle(
-    rig: Rig, *, changed: Mapping[str, Any] | None = None, file: str = "", finished: Callable[[Any], None] | None = None
-) -> Bundle:
+def bundle(rig: Rig, *, changed: Mapping[str, Any] | None = None, file: str = "") -> Bundle:
     """Run a launch and keep it.
 
     Args:
         rig: the launch.
         changed: arguments other than the problem's, by name: numbers, or arrays of the operand's size.
         file: name of the object's file, for people.
-        finished: called with the device's launch result.
 
     Raises:
         ArgumentError: an array that is not of the operand's size, a name that is none.
@@ -292,8 +289,6 @@ def bundle(
     before = {name: array.tobytes() for name, array in rig.initial().items()}
     packed = rig.kernarg(values=values)
     seen = rig.run(values=values)
-    if finished is not None and seen.launched is not None:
-        finished(seen.launched)
     stored = []
     for name, buffer in rig.buffers.items():
         after = rig.arrays[name].tobytes()

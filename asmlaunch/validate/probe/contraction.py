@@ -63,13 +63,11 @@ class Operand:
         rows: the result's index that it has: 0 for m, 1 for n.
         depth: elements of K that one entry covers; 0 for a factor of the whole sum.
         codes: what its entries are.
-        shared: rows that share an entry.
     """
 
     rows: int
     depth: int
     codes: Codes
-    shared: int = 1
 
 
 @dataclass(frozen=True)
@@ -80,13 +78,11 @@ class Contraction:
         operands: by argument.
         sizes: sizes (m, n, k) on which a kernel of these parameters is probed; the second is for confirmation.
         zeroed: arguments whose arrays are set to zero.
-        fields: further fields of the problem's case, such as no padding between rows.
     """
 
     operands: Mapping[str, Operand]
     sizes: Callable[[Mapping[str, Any]], tuple[tuple[int, int, int], tuple[int, int, int]]]
     zeroed: tuple[str, ...] = ()
-    fields: Mapping[str, Any] | None = None
 
     @property
     def factors(self) -> tuple[str, str]:
@@ -118,7 +114,7 @@ _BLOCK_SCALE = Contraction(
         "A": Operand(0, 1, E4M3),
         "B": Operand(1, 1, E4M3),
         "ScaleA": Operand(0, 128, F32),
-        "ScaleB": Operand(1, 128, F32, shared=128),
+        "ScaleB": Operand(1, 128, F32),
     },
     lambda p: _two(256),
 )
