@@ -31,6 +31,7 @@ ORACLES = {
     "test_matrix": "numpy, layouts written out",
     "test_memory": "numpy",
     "test_atomics": "numpy",
+    "test_scratch": "numpy",
     "test_models": "numpy models from the manual",
 }
 

@@ -121,7 +121,14 @@ def _of_family(definition: Definition) -> Callable[..., None]:
             str | None, typer.Option(help="The emulator's checks: all, or names such as races,waits.")
         ] = None,
         schedule: Annotated[
-            str | None, typer.Option(help="How the emulator's waves take turns: barrier or lockstep.")
+            str | None,
+            typer.Option(
+                help="How the emulator's waves take turns: barrier, lockstep, reverse or random(SEED). Several, with "
+                "commas between them, are compared."
+            ),
+        ] = None,
+        numerics: Annotated[
+            str | None, typer.Option(help="How the emulator's matrix instructions round: exact or cdna3.")
         ] = None,
         resident: Annotated[
             int | None, typer.Option(min=1, help="Workgroups alive at once in the emulator; others wait.")
@@ -140,7 +147,7 @@ def _of_family(definition: Definition) -> Callable[..., None]:
             if problem:
                 cases = [cases[0].changed(text) for text in problem]
             jobs += [(definition, one, dataclasses.replace(case, seed=seed or case.seed)) for case in cases]
-        given = {"checks": checks, "schedule": schedule, "resident": resident}
+        given = {"checks": checks, "schedule": schedule, "numerics": numerics, "resident": resident}
         options = {name: value for name, value in given.items() if value is not None}
         files = html, keep
         _verify(definition.name, "problem", lambda case: case.short(), jobs, as_json, check, options, files, reasons)

@@ -45,3 +45,11 @@ def test_a_kernel_without_problems() -> None:
     status, text = run(str(FOLDER / "vector_add.gfx950.co"))
     assert status == 2
     assert "no declared problems" in text
+
+
+def test_how_matrix_instructions_round() -> None:
+    sizes = ["--problem", "m=3, n=4, k=5", "--repeat", "1"]
+    assert run(SGEMM, *sizes, "--verify", "--numerics", "cdna3")[0] == 0
+    status, text = run(SGEMM, *sizes, "--numerics", "cdna4")
+    assert status == 2
+    assert "exact, cdna3" in text

@@ -56,6 +56,14 @@ def test_problems_given_and_json() -> None:
         assert row["seconds"] > 0
 
 
+def test_schedules_and_numerics_are_passed_on() -> None:
+    options = ["--schedule", "barrier,reverse", "--numerics", "cdna3", "--checks", "bounds", "--json"]
+    (row,) = json.loads(verify("topksoftmax", "--kernel", "4x128x6", "--problem", "batch=2", *options))
+    assert row["fidelity"][0]["numerics"] == "cdna3"
+    assert row["findings"] == []
+    assert "random(SEED)" in verify("topksoftmax", "--kernel", "4x128x6", "--schedule", "chaos", status=2)
+
+
 def test_a_failure_says_what_is_wrong() -> None:
     text = verify("topksoftmax", "--kernel", "4x128x6", "--problem", "shift=100", "--checks=numerics", status=1)
     assert "FAILED" in text

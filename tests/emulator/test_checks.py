@@ -131,3 +131,32 @@ def test_several_workgroups_at_once(schedule: str, resident: int) -> None:
         {"out": out}, grid=4, block=128, checks="all", schedule=schedule, resident=resident
     )
     assert {(finding.kind, finding.workgroup) for finding in result.findings} == {("uninitialised", (1, 0, 0))}
+
+
+HALF = """
+    s_load_dwordx2 s[4:5], s[0:1], 0x0
+    v_lshlrev_b32 v1, 2, v0
+    s_mov_b64 exec, 0xffffffff
+    v_mov_b32 v5, 7
+    {before}
+    s_waitcnt lgkmcnt(0)
+    global_store_dword v1, v6, s[4:5]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "undefined"),
+    [
+        # The other half of the lanes reads the half that is written, and the other way round.
+        ("s_mov_b64 exec, -1\nv_xor_b32 v2, 0x80, v1\nds_bpermute_b32 v6, v2, v5\ns_mov_b32 exec_lo, 0", ()),
+        ("s_mov_b64 exec, -1\nv_xor_b32 v2, 0x80, v1\nds_bpermute_b32 v6, v2, v5", tuple(range(32))),
+        # Lanes that are off send nothing, whatever their registers hold.
+        ("v_xor_b32 v2, 4, v1\nds_permute_b32 v6, v2, v5", ()),
+        ("v_xor_b32 v2, 4, v1\nv_readlane_b32 s6, v5, 40\nv_writelane_b32 v5, s6, 3\nds_permute_b32 v6, v2, v5", (2,)),
+    ],
+    ids=["read", "read undefined", "sent", "sent undefined"],
+)
+def test_values_that_move_between_lanes(before: str, undefined: tuple[int, ...]) -> None:
+    kernel = build(HALF.format(before=before), "out:ptr")
+    result = kernel.launch({"out": np.zeros(64, np.uint32)}, grid=1, block=64, checks="uninitialised")
+    assert [finding.lanes for finding in result.findings] == ([undefined] if undefined else [])

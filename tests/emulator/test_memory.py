@@ -83,20 +83,25 @@ def test_dwords(form: str, width: int, mask: int) -> None:
     np.testing.assert_array_equal(out.reshape(LANES, 4), want)
 
 
+#: Loads of parts of a dword: what becomes of a register that held 0xabcd1234.
+PARTS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "ubyte": lambda v: v & 0xFF, "sbyte": lambda v: ((v & 0xFF) ^ 0x80) - 0x80,
+    "ushort": lambda v: v & 0xFFFF, "sshort": lambda v: ((v & 0xFFFF) ^ 0x8000) - 0x8000,
+    "ubyte_d16": lambda v: 0xABCD0000 | v & 0xFF, "ubyte_d16_hi": lambda v: (v & 0xFF) << 16 | 0x1234,
+    "sbyte_d16": lambda v: 0xABCD0000 | (((v & 0xFF) ^ 0x80) - 0x80) & 0xFFFF,
+    "sbyte_d16_hi": lambda v: ((((v & 0xFF) ^ 0x80) - 0x80) & 0xFFFF) << 16 | 0x1234,
+    "short_d16": lambda v: 0xABCD0000 | v & 0xFFFF, "short_d16_hi": lambda v: (v & 0xFFFF) << 16 | 0x1234,
+}  # fmt: skip
+#: Stores of parts: the first bit that is stored, and how many.
+STORED = {"byte": (0, 8), "short": (0, 16), "byte_d16_hi": (16, 8), "short_d16_hi": (16, 16)}
+
+
 @pytest.mark.parametrize("prefix", ["global", "buffer", "flat"])
 def test_parts_of_a_dword(prefix: str) -> None:
     store, load = FORMS[prefix]
     form = PAIRS if prefix == "flat" else ""
-    cases = {
-        "ubyte": lambda v: v & 0xFF, "sbyte": lambda v: ((v & 0xFF) ^ 0x80) - 0x80,
-        "ushort": lambda v: v & 0xFFFF, "sshort": lambda v: ((v & 0xFFFF) ^ 0x8000) - 0x8000,
-        "ubyte_d16": lambda v: 0xABCD0000 | v & 0xFF, "ubyte_d16_hi": lambda v: (v & 0xFF) << 16 | 0x1234,
-        "sbyte_d16": lambda v: 0xABCD0000 | (((v & 0xFF) ^ 0x80) - 0x80) & 0xFFFF,
-        "sbyte_d16_hi": lambda v: ((((v & 0xFF) ^ 0x80) - 0x80) & 0xFFFF) << 16 | 0x1234,
-        "short_d16": lambda v: 0xABCD0000 | v & 0xFFFF, "short_d16_hi": lambda v: (v & 0xFFFF) << 16 | 0x1234,
-    }  # fmt: skip
     x = integers(4 * LANES)
-    for name, want in cases.items():
+    for name, want in PARTS.items():
         out = np.zeros(4 * LANES, np.uint32)
         body = f"""{form}
     v_mov_b32 v20, 0xabcd1234
@@ -106,7 +111,7 @@ def test_parts_of_a_dword(prefix: str) -> None:
         run(body, x, out)
         expected = np.asarray(want(x.reshape(LANES, 4)[:, 0].astype(np.int64))).astype(np.int64) & 0xFFFFFFFF
         np.testing.assert_array_equal(out.reshape(LANES, 4)[:, 0], expected, err_msg=name)
-    for name, shift, bits in (("byte", 0, 8), ("short", 0, 16), ("byte_d16_hi", 16, 8), ("short_d16_hi", 16, 16)):
+    for name, (shift, bits) in STORED.items():
         out = np.full(4 * LANES, 0x55555555, np.uint32)
         body = f"""{form}
     {prefix}_load_dword {load.format(value="v20")}

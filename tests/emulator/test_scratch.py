@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulator.test_memory import LANE, LANES, integers
+from emulator.test_memory import LANE, LANES, PARTS, STORED, integers
 from emulator.toolkit import build
 from numpy.typing import NDArray
 
@@ -95,25 +95,43 @@ def test_flat_instructions_reach_it_through_their_aperture() -> None:
     assert result.findings == ()
 
 
-def test_parts_of_a_dword_and_four_dwords() -> None:
-    body = """
-    v_mov_b32 v21, v20
-    v_mov_b32 v22, 7
-    v_mov_b32 v23, v1
-    scratch_store_dwordx4 off, v[20:23], off
-    scratch_store_byte off, v1, off offset:3
-    scratch_store_short_d16_hi off, v20, off offset:8
+@pytest.mark.parametrize("name", PARTS)
+def test_loads_of_parts_of_a_dword(name: str) -> None:
+    body = f"""
+    v_mov_b32 v21, 0xabcd1234
+    scratch_store_dword off, v20, off offset:4
     s_waitcnt vmcnt(0)
-    scratch_load_dwordx3 v[24:26], off, off offset:4
-    scratch_load_ubyte v21, off, off offset:3
-    scratch_load_sshort v22, off, off offset:8
+    scratch_load_{name} v21, off, off offset:4"""
+    (x, out), _ = run(body, 8)
+    np.testing.assert_array_equal(out, np.asarray(PARTS[name](x.astype(np.int64))) & 0xFFFFFFFF)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stores_of_parts_of_a_dword(name: str) -> None:
+    shift, bits = STORED[name]
+    body = f"""
+    v_mov_b32 v22, 0x55555555
+    scratch_store_dword off, v22, off offset:4
+    scratch_store_{name} off, v20, off offset:4
     s_waitcnt vmcnt(0)
-    v_add3_u32 v21, v21, v24, v26
-    v_add_u32 v21, v21, v22"""
-    (x, out), _ = run(body, 16)
-    high = x.astype(np.int64) >> 16
-    want = (4 * LANE & 0xFF) + x.astype(np.int64) + 4 * LANE + ((high ^ 0x8000) - 0x8000)
-    np.testing.assert_array_equal(out, want & 0xFFFFFFFF)
+    scratch_load_dword v21, off, off offset:4"""
+    (x, out), _ = run(body, 8)
+    np.testing.assert_array_equal(out, x >> shift & ((1 << bits) - 1) | (0x55555555 >> bits << bits))
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_several_dwords(width: int) -> None:
+    body = f"""
+    v_mov_b32 v21, v1
+    v_not_b32 v22, v20
+    v_mov_b32 v23, 9
+    scratch_store_dwordx{width} off, v[20:{19 + width}], off offset:4
+    s_waitcnt vmcnt(0)
+    scratch_load_dwordx{width} v[24:{23 + width}], off, off offset:4
+    s_waitcnt vmcnt(0)
+    v_mov_b32 v21, v{23 + width}"""
+    (x, out), _ = run(body, 4 + 4 * width)
+    np.testing.assert_array_equal(out, (4 * LANE, ~x, np.full(LANES, 9))[width - 2])
 
 
 def test_a_wave_finds_zeros() -> None:

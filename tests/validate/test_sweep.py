@@ -68,7 +68,8 @@ def test_a_plan_of_some_families(aiter_kernels: Path, softmax: list[Path]) -> No
     assert {member.family for member in make_plan(paths, families=["layer_norm"]).members} == {"layer_norm"}
     assert len(make_plan(softmax).tasks) == 4
     assert len(make_plan(softmax, every_problem=True).tasks) == 24
-    assert not make_plan(softmax).tasks.keys() & make_plan(softmax, checks="all").tasks.keys()
+    for options in ({"checks": "all"}, {"numerics": "cdna3"}):
+        assert not make_plan(softmax).tasks.keys() & make_plan(softmax, **options).tasks.keys()
 
 
 def test_processes_run_what_is_missing_and_nothing_twice(softmax: list[Path], tmp_path: Path) -> None:

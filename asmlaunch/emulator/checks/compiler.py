@@ -12,8 +12,8 @@ from asmlaunch.emulator.checks import matrix, native
 from asmlaunch.emulator.checks.memory import ShadowedMemory
 from asmlaunch.emulator.checks.plan import make_plan
 from asmlaunch.emulator.checks.registers import ALL
-from asmlaunch.emulator.checks.state import SHADOW, Kind
-from asmlaunch.emulator.checks.waits import COUNTERS, NO_LIMIT, wait_of
+from asmlaunch.emulator.checks.state import COUNTERS, SHADOW, Kind
+from asmlaunch.emulator.checks.waits import NO_LIMIT, wait_of
 from asmlaunch.emulator.decode import Instruction, Operand, Register
 from asmlaunch.emulator.emit.registers import Key
 from asmlaunch.emulator.flow import reads

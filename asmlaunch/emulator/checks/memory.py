@@ -8,8 +8,8 @@ from asmlaunch.emulator.build import i32, i64
 from asmlaunch.emulator.checks import accesses
 from asmlaunch.emulator.checks.operands import ShadowedOperands
 from asmlaunch.emulator.checks.registers import ALL
-from asmlaunch.emulator.checks.state import SHADOW, Kind
-from asmlaunch.emulator.checks.waits import COUNTERS, counters
+from asmlaunch.emulator.checks.state import COUNTERS, SHADOW, Kind
+from asmlaunch.emulator.checks.waits import counters
 from asmlaunch.emulator.decode import EXEC, Instruction, Register
 from asmlaunch.emulator.emit.registers import Key
 from asmlaunch.emulator.flow import Place, memory_operands

@@ -17,8 +17,8 @@ from asmlaunch.emulator.build import Code, i64
 from asmlaunch.emulator.checks.state import SHADOW
 from asmlaunch.emulator.decode import EXEC
 from asmlaunch.emulator.emit.registers import Key
-from asmlaunch.emulator.isa.language import Value
-from asmlaunch.emulator.lower import I1, I32, I64, Lowering
+from asmlaunch.emulator.isa.language import Bool, Value
+from asmlaunch.emulator.lower import I1, I32, I64, Lowering, splat
 from asmlaunch.emulator.state import LANES, offset
 
 _BITS = ir.VectorType(I1, LANES)
@@ -165,6 +165,8 @@ class Definedness:
         shadows = [self.of(argument) for argument in value.args if not self._merges(value, argument)]
         if all(shadow.known for shadow in shadows):
             return DEFINED
+        if value.op == "and" and isinstance(value, Bool) and any(shadow.uniform for shadow in shadows):
+            return self._conjunction(value, shadows)
         if value.op in ("and", "or", "xor", "bitcast", "convert") and all(shadow.uniform for shadow in shadows):
             return self._bitwise(value, shadows)
         return self._joined(shadows)
@@ -189,6 +191,17 @@ class Definedness:
         total = ALL
         for shadow in shadows:
             total = self.both(total, self.lanes(shadow))
+        return Shadow(total, uniform)
+
+    def _conjunction(self, value: Value, shadows: list[Shadow]) -> Shadow:
+        """Of conditions: where one that is the same in all lanes is false, the other's value does not matter."""
+        total, uniform = self._joined(shadows).ir, True
+        for argument, shadow in zip(value.args, shadows, strict=True):
+            cell = self._low.cell(argument)
+            uniform &= cell.uniform
+            if cell.uniform:
+                false = self._build.sext(self._build.not_(cell.ir), I64)
+                total = self._build.or_(total, self._build.and_(self.lanes(shadow), false))
         return Shadow(total, uniform)
 
     def _bitwise(self, value: Value, shadows: list[Shadow]) -> Shadow:
@@ -242,7 +255,12 @@ class Definedness:
             return self._joined([source, pattern]) if not pattern.known else source
         order = self._low.cell(value.args[1]).ir
         if not isinstance(order, ir.Constant):
-            return Shadow(self.both(self.whole(source), self.lanes(pattern)))
+            if source.known:
+                return Shadow(self.lanes(pattern))
+            numbers = self._build.zext(order, ir.VectorType(I64, LANES))
+            everywhere = splat(self._build, source.ir)
+            moved = self._build.trunc(self._build.lshr(everywhere, numbers), _BITS)
+            return Shadow(self.both(self._build.bitcast(moved, I64), self.lanes(pattern)))
         bits = self._build.bitcast(source.ir, _BITS)
         return Shadow(self._build.bitcast(self._build.shuffle_vector(bits, bits, order), I64))
 

@@ -12,8 +12,9 @@ from asmlaunch.emulator.state import LANES, SGPRS, VGPRS
 COUNTERS = ("vm", "lds", "scalar")
 
 #: One wave; ``fresh`` points to its state at entry. ``vgpr`` has a bit a lane, ``sgpr`` a bit a bit: 1 is defined.
-#: ``issued_*`` and ``done_*`` number the operations of a counter; ``of_vgpr`` and ``of_sgpr`` hold the number of the
-#: load that a register waits for, and ``published_*`` what was done at the last barriers of even and of odd number.
+#: ``issued_*`` and ``done_*`` number the operations of a counter; ``of_vgpr`` and ``of_sgpr`` hold 4 times the number
+#: of the load that a register waits for, plus its counter's place in ``COUNTERS``, and ``published_*`` what was done at
+#: the last barriers of even and of odd number.
 SHADOW = np.dtype(
     [
         ("group", "u8"), ("regions", "u8"), ("region_count", "u4"), ("epoch", "u4"), ("found", "u8"), ("fresh", "u8"),

@@ -17,9 +17,6 @@ from asmlaunch.emulator.flow import Place, memory_operands, reads, writes
 from asmlaunch.emulator.isa.table import Access, Control, find
 from asmlaunch.emulator.program import Program
 
-#: What counts operations: vector memory, LDS, scalar memory.
-COUNTERS = ("vm", "lds", "scalar")
-
 #: What a wait that names no counter leaves: more than can be outstanding.
 NO_LIMIT = 64
 
