@@ -545,6 +545,8 @@ class _Observer:
         writer_wave = build.and_(build.sub(writer, i32(1)), i32(15))
         mine = build.icmp_unsigned("==", writer_wave, wave_id)
         distance = build.sub(build.zext(writer_wave, I64), build.zext(wave_id, I64))
+        # Nobody's shadow is read where nothing is on its way: there may be no writer, and no memory where its would be.
+        distance = build.select(build.icmp_unsigned("==", pending, i32(0)), i64(0), distance)
         other = code.at(shadow, build.mul(distance, i64(SHADOW.itemsize)))
         # What the writer had done when it came to the last barrier both have passed.
         even = build.trunc(epoch, I1)  # the barrier before an odd epoch has an even number
