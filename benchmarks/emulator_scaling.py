@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import asmlaunch
+from asmlaunch.codeobject import read
+from asmlaunch.emulator.decode import Disassembler
 from asmlaunch.kernels import choose_object, find_objects
 from asmlaunch.validate import a4w4
 
@@ -23,6 +25,8 @@ from asmlaunch.validate import a4w4
 K_SIZES, K_AT = (256, 512, 1024, 2048, 4096, 8192), 512
 MN_SIZES, MN_AT = (128, 256, 512, 1024, 2048), 1024
 CUBE = 1024
+
+NOP = bytes.fromhex("000080bf")  # s_nop 0
 
 
 def shortest(launch: Callable[[], object], clock: Callable[[], float], seconds: float = 0.3) -> float:
@@ -57,12 +61,24 @@ def measure(kernel: asmlaunch.Kernel) -> dict[str, list[tuple[float, float]]]:
     }
 
 
+def without_matrix(path: Path) -> asmlaunch.Kernel:
+    """The kernel with ``s_nop`` in place of every matrix instruction: what else it does takes as long as before."""
+    data = bytearray(path.read_bytes())
+    (info,) = read(path).kernels.values()
+    start = data.index(info.text) - info.text_address
+    for address, size, text in Disassembler(info.target.processor).text(info.code, info.code_address):
+        if text.startswith("v_mfma"):
+            data[start + address : start + address + size] = NOP * (size // len(NOP))
+    return asmlaunch.load(bytes(data), device="emulator").kernel
+
+
 def speeds(kernel: asmlaunch.Kernel) -> dict[str, float]:
-    """Million wave-instructions a second of one core, by checks."""
+    """Million wave-instructions a second of one core, by checks; ``s_nop`` does not count."""
     arguments = a4w4.build(kernel.info, a4w4.Case(K_AT, K_AT, MN_AT)).arguments
     found = {}
     for checks in ("off", "bounds", "all"):
-        instructions = kernel.launch(arguments, checks=checks, threads=1).instructions
+        profile = kernel.launch(arguments, checks=checks, threads=1).profile
+        instructions = sum(count for name, count in profile.by_mnemonic() if name != "s_nop")
         best = shortest(lambda chosen=checks: kernel.launch(arguments, checks=chosen, threads=1), time.process_time)
         found[checks] = instructions / best / 1e6
     return found
@@ -134,12 +150,14 @@ def main() -> None:
     parser.add_argument("--kernel", default="BpreShuffle_32x128")
     parser.add_argument("--svg", type=Path)
     options = parser.parse_args()
-    kernel = asmlaunch.load(choose_object(find_objects("f4gemm_*.co", None), options.kernel), device="emulator").kernel
+    path = choose_object(find_objects("f4gemm_*.co", None), options.kernel)
+    kernel = asmlaunch.load(path, device="emulator").kernel
     curves = measure(kernel)
     for title, curve in curves.items():
         print(f"{title}: " + ", ".join(f"{_size(x)} {y:.2f} ms" for x, y in curve), flush=True)
-    for checks, speed in speeds(kernel).items():
-        print(f"checks {checks}: {speed:.1f} million wave-instructions a second of one core")
+    for what, one in (("", kernel), (", without its matrix instructions", without_matrix(path))):
+        for checks, speed in speeds(one).items():
+            print(f"checks {checks}{what}: {speed:.1f} million wave-instructions a second of one core", flush=True)
     if options.svg:
         options.svg.write_text(picture(options.kernel, curves))
 

@@ -90,12 +90,22 @@ def store(kind: str, inputs: tuple[Any, ...], entry: dict[str, Any]) -> None:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new-", delete=False) as file:
             file.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
         os.replace(file.name, path)  # whole or not at all, whoever else writes it
-        _trim(path.parent)
+        _trim(path.parent, len(payload))
     except OSError:
         return
 
 
-def _trim(place: Path) -> None:
+# Bytes stored since the folder was last looked through, by folder: to do that at every store would take longer than
+# most compilations.
+_stored: dict[Path, int] = {}
+
+
+def _trim(place: Path, size: int) -> None:
+    """Keep the folder's size near its limit; looked at with the first store of a process and then now and then."""
+    _stored[place] = _stored.get(place, LIMIT) + size
+    if _stored[place] < LIMIT // 16:
+        return
+    _stored[place] = 0
     entries = sorted(((entry.stat(), entry) for entry in os.scandir(place)), key=lambda one: -one[0].st_mtime)
     total = 0
     for status, entry in entries:
