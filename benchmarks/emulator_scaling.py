@@ -74,7 +74,7 @@ def without_matrix(path: Path) -> asmlaunch.Kernel:
 
 def speeds(kernel: asmlaunch.Kernel) -> dict[str, float]:
     """Million wave-instructions a second of one core, by checks; ``s_nop`` does not count."""
-    arguments = a4w4.build(kernel.info, a4w4.Case(K_AT, K_AT, MN_AT)).arguments
+    arguments = a4w4.build(kernel.info, a4w4.Case(CUBE, CUBE, CUBE)).arguments
     found = {}
     for checks in ("off", "bounds", "all"):
         profile = kernel.launch(arguments, checks=checks, threads=1).profile
