@@ -22,7 +22,7 @@ from asmlaunch.validate.attention import causal
 from asmlaunch.validate.bfloat16 import round_bfloat16
 from asmlaunch.validate.compare import Bound
 from asmlaunch.validate.matrix import F32_STEP
-from asmlaunch.validate.moe import Plain, round_e4m3, round_e4m3fnuz
+from asmlaunch.validate.moe import Estimate, Plain, round_e4m3, round_e4m3fnuz
 from asmlaunch.validate.online import Online, Rounder, attend, scores
 from asmlaunch.validate.paged import cumulative, numbers, shuffled_pages
 from asmlaunch.validate.problems import operands
@@ -152,7 +152,17 @@ class _Data:
         rounder, tile = (self.rounder, self.p["chunk"]) if rounded else (_EXACT, len(latent))
         made = attend(s, latent[:, :VALUES], rounder, tile, visible=visible, counted=counted)
         o = made.output
-        return Online(Reference(o.value * scale, o.magnitude * scale, o.slack * scale), made.lse)
+        slack = o.slack if rounded else self._lost(s, visible, latent[:, :VALUES], made.lse.value)
+        return Online(Reference(o.value * scale, o.magnitude * scale, slack * scale), made.lse)
+
+    def _lost(self, s: Estimate, visible: np.ndarray | None, values: np.ndarray, lse: np.ndarray) -> np.ndarray:
+        """What weights in 8 bits may lose, whatever their size: half a step of the smallest, 2^-10 of the largest."""
+        if self.p["q_bits"] == 16:
+            return np.zeros((len(s.value), VALUES))
+        counted = np.ones(s.value.shape, bool) if visible is None else visible
+        with np.errstate(invalid="ignore"):
+            largest = np.exp(np.where(counted, s.value, -np.inf).max(axis=1) - lse)
+        return 2.0**-10 * np.nan_to_num(largest)[:, None] * (counted @ np.abs(values))
 
 
 class _Results:
@@ -225,20 +235,20 @@ class _Results:
         """Attention with weights that nobody rounds, ``[tokens, heads * 512]``; rows of no part are NaN."""
         data = self._data
         value = np.full((data.tokens, data.heads * VALUES), np.nan)
-        magnitude = np.zeros(value.shape)
+        magnitude, slack = np.zeros(value.shape), np.zeros(value.shape)
         for sequence in {part.sequence for part in self._parts}:
             rows, keys = data.rows_of(sequence), np.arange(data.case.lengths[sequence])
             output = data.attend(_Part(sequence, rows, keys, rows), rounded=False).output
-            value[rows], magnitude[rows] = (
-                one.reshape(len(value[rows]), -1) for one in (output.value, output.magnitude)
+            value[rows], magnitude[rows], slack[rows] = (
+                one.reshape(len(value[rows]), -1) for one in (output.value, output.magnitude, output.slack)
             )
-        return Reference(value, magnitude)
+        return Reference(value, magnitude, slack)
 
     @property
     def _together_bound(self) -> Bound:
-        """Each weight is off by half a step of its format; in 8 bits those below 2^-10 of the largest may be lost."""
-        half, lost = (2.0**-8, 0.0) if self._data.p["q_bits"] == 16 else (2.0**-4, 2.0**-10)
-        return Bound(0.0, 0.0, half + self._longest * lost + (self._longest + _AROUND) * F32_STEP)
+        """Each weight is off by half a step of its format (of normal numbers; ``_Data._lost`` has the others)."""
+        half = 2.0**-8 if self._data.p["q_bits"] == 16 else 2.0**-4
+        return Bound(0.0, 0.0, half + (self._longest + _AROUND) * F32_STEP)
 
 
 def sizes(case: Sizes, p: Parameters) -> Mapping[str, Any]:
