@@ -47,8 +47,8 @@ lint: $(VENV)/.test ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-cover: $(VENV)/.test ## pytest with coverage
-	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=90
+cover: $(VENV)/.test ## pytest with coverage, a process a core
+	$(BIN)/pytest --numprocesses auto --dist loadfile --cov --cov-report=term --cov-fail-under=90
 
 test-hip72: $(HIP72) ## The HIP device through hip-python 7.2
 	PYTHONPATH=$(HIP72) $(BIN)/pytest --quiet tests/devices

@@ -12,6 +12,11 @@ import pytest
 
 from asmlaunch.kernels import aiter_folder
 
+# pytest's line editor leaves the size of its terminal in the environment of worker processes, and consoles would keep to
+# it; tests that need a width give their own.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
 # The stand-in HIP runtime of tests/hip_runtime stays loaded once a test has used it; only those that ask see a device.
 os.environ.setdefault("HIP_STANDIN_DEVICES", "0")
 
