@@ -12,8 +12,8 @@ import pytest
 
 from asmlaunch.kernels import aiter_folder
 
-# pytest's line editor leaves the size of its terminal in the environment of worker processes, and consoles would keep to
-# it; tests that need a width give their own.
+# pytest's line editor leaves the size of its terminal in the environment of worker processes, and consoles would keep
+# to it; tests that need a width give their own.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
