@@ -248,8 +248,11 @@ class _Rows:
             value = given.value if isinstance(given, Reference) else given
             self._same((part.start, *np.shape(value)), (part.start, part.stop - part.start, *shape[1:]))
         if isinstance(given, Reference):
-            full = np.shape(given.value)
-            rest = (host_rows(np.broadcast_to(one, full), inner, shape) for one in (given.magnitude, given.slack))
+            full = tuple(np.shape(given.value))
+            rest = (
+                host_rows(one if tuple(np.shape(one)) == full else np.broadcast_to(one, full), inner, shape)
+                for one in (given.magnitude, given.slack)
+            )
             return Reference(host_rows(given.value, inner, shape), *rest)
         if self._bound.cancellation:
             raise MismatchError(

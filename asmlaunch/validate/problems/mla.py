@@ -240,7 +240,7 @@ class _Results:
             rows, keys = data.rows_of(sequence), np.arange(data.case.lengths[sequence])
             output = data.attend(_Part(sequence, rows, keys, rows), rounded=False).output
             value[rows], magnitude[rows], slack[rows] = (
-                one.reshape(len(value[rows]), -1) for one in (output.value, output.magnitude, output.slack)
+                np.reshape(one, (len(value[rows]), -1)) for one in (output.value, output.magnitude, output.slack)
             )
         return Reference(value, magnitude, slack)
 
