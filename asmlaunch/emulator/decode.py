@@ -1,6 +1,6 @@
 """Machine code -> instructions, with AMD's own disassembler.
 
-LLVM's disassembler (``rocm-llvm-python``) turns bytes into text; this module turns the text into typed operands.
+LLVM's disassembler (``emulator.disassembly``) turns bytes into text; this module turns the text into typed operands.
 Nothing here knows what an instruction means.
 """
 
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from asmlaunch.errors import CodeObjectError, DeviceError
+from asmlaunch.emulator.disassembly import backend
+from asmlaunch.errors import CodeObjectError
 
 #: SGPR numbers of the registers that have names (AMD CDNA3 ISA manual, "Scalar ALU operands").
 NAMED_SGPRS = {
@@ -208,26 +209,18 @@ class Disassembler:
         processor: such as "gfx950".
 
     Raises:
-        DeviceError: ``rocm-llvm-python`` is not installed.
+        DeviceError: no LLVM that disassembles AMDGPU code is installed.
     """
 
     def __init__(self, processor: str) -> None:
-        try:
-            from rocm.llvm.c import disassembler, target
-        except ImportError as error:
-            raise DeviceError(
-                "the emulator's disassembler is missing (rocm-llvm-python)",
-                hint="pip install 'asmlaunch[emulator]'",
-            ) from error
-        target.LLVMInitializeAllTargetInfos()
-        target.LLVMInitializeAllTargetMCs()
-        target.LLVMInitializeAllDisassemblers()
-        self._api = disassembler
-        self._context = disassembler.LLVMCreateDisasmCPUFeatures(
-            b"amdgcn-amd-amdhsa", processor.encode(), b"", None, 0, None, None
-        )
-        self._line = ctypes.create_string_buffer(1024)
+        self._backend = backend(processor)
         self.processor = processor
+
+    def expect(self, code: bytes, start: int) -> None:
+        """Say that :meth:`one` will be asked for instructions of ``code``, which starts at an address: it may be read
+        ahead.
+        """
+        self._backend.expect(code, start)
 
     def text(self, code: bytes, address: int) -> list[tuple[int, int, str]]:
         """``(address, size, text)`` of every instruction of ``code``, which starts at ``address``.
@@ -235,6 +228,7 @@ class Disassembler:
         Raises:
             CodeObjectError: bytes that are no instruction of this processor.
         """
+        self._backend.expect(code, address)
         source = ctypes.create_string_buffer(code, len(code))
         decoded, offset = [], 0
         while offset < len(code):
@@ -262,11 +256,7 @@ class Disassembler:
 
     def _decode(self, window: bytes, pointer: int, address: int) -> tuple[int, str]:
         """Size and text of the instruction that ``window`` starts with; its bytes lie at ``pointer``."""
-        size = 0
-        if not _ends_llvm(window):
-            size = self._api.LLVMDisasmInstruction(
-                self._context, pointer, len(window), address, self._line, len(self._line)
-            )
+        size, text = (0, "") if _ends_llvm(window) else self._backend.decode(window, pointer, address)
         if size == 0:
             raise CodeObjectError(
                 f"machine code at {address:#x}",
@@ -274,7 +264,7 @@ class Disassembler:
                 need=f"an instruction of {self.processor}",
                 hint="the code object is damaged, or is for another processor",
             )
-        return size, self._line.value.decode().strip()
+        return size, text
 
 
 #: Bytes of the longest instruction.

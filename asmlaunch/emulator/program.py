@@ -155,6 +155,7 @@ def build(
 def _reach(kernel: KernelInfo) -> dict[int, Instruction]:
     """Instructions that control flow can reach from the entry, by address."""
     disassembler = Disassembler(kernel.target.processor)
+    disassembler.expect(kernel.text, kernel.text_address)
     reached: dict[int, Instruction] = {}
     pending = [kernel.code_address]
     while pending:

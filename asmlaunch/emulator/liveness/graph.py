@@ -41,6 +41,7 @@ class _Code:
         except CodeObjectError:
             swept = []  # data between the instructions
         self._swept = {address: (size, text) for address, size, text in swept}
+        self._disassembler.expect(kernel.text, kernel.text_address)
 
     def at(self, address: int) -> tuple[int, str]:
         """Size and text of the instruction at ``address``."""
