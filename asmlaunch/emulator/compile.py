@@ -212,7 +212,8 @@ class CallingCompiler(BlockCompiler):
         self._called = forms
 
     def _compute(self, instruction: Instruction, definition: Compute) -> None:
-        if self._mode.indexed:
+        # LLVM's fast instruction selection knows scalars: as they stand they run faster and compile as fast.
+        if self._mode.indexed or definition.unit == "salu":
             super()._compute(instruction, definition)
             return
         form = form_of(instruction.operands)

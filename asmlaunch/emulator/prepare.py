@@ -84,10 +84,8 @@ def compile_kernel(
     parsed = program.from_cache(kernel, entry["program"], numerics)
     code = _load(entry)
     table = np.array([code[-1].address(f"block{block.index}") for block in parsed.blocks], np.uint64)
-    definitions = [find(one.mnemonic) for one in parsed.instructions()]
-    atomics = any(isinstance(definition, Access) and definition.kind == "atomic" for definition in definitions)
     plan = make_plan(parsed, checks) if checks else None
-    return CompiledKernel(kernel, parsed, table, atomics, code, plan)
+    return CompiledKernel(kernel, parsed, table, entry["atomics"], code, plan)
 
 
 def _load(entry: dict[str, Any]) -> list[jit.Loaded]:
@@ -118,8 +116,10 @@ def _compile(
                 with functions() as made:
                     text = compile_blocks(parsed, checked_compiler(parsed, checks))
                 operations = {"object": jit.compile_object(made.text(), 2), "names": made.names}
+        definitions = [find(one.mnemonic) for one in parsed.instructions()]
         return {
             "program": program.to_cache(parsed),
+            "atomics": any(isinstance(one, Access) and one.kind == "atomic" for one in definitions),
             # Blocks spend their time in helpers and operations: compiled without optimisation they run as fast.
             "object": jit.compile_object(text, 0),
             "operations": operations,

@@ -1,9 +1,9 @@
-"""Computing instructions as helpers: one function a form, shared by all kernels.
+"""Vector instructions that compute, as helpers: one function a form, shared by all kernels.
 
 Two instructions have one form when they differ in register numbers only. The function of a form is compiled once, and
 well, for every kernel of this process and, through the cache on disk, of later ones; a kernel's blocks are then little
-more than calls with register places, which LLVM compiles fast. The 2,501 objects of the amd-aiter wheel have some
-700 forms, a kernel has about 150.
+more than calls with register places, which LLVM compiles fast. A kernel of the amd-aiter wheel has about a hundred
+forms, and shares most of them with the others.
 """
 
 from __future__ import annotations
