@@ -23,7 +23,7 @@ from asmlaunch.validate.compare import EXACT, Bound
 from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.problems import operands
 from asmlaunch.validate.problems.base import Case, Definition, Output, Parameters, Problem
-from asmlaunch.validate.problems.sequences import Heads, Layout, Spans, batch, group
+from asmlaunch.validate.problems.sequences import Heads, Layout, Spans, batch, sequences_of
 from asmlaunch.validate.reference import Reference
 
 #: Significant bits of a format, and its smallest normal number.
@@ -63,21 +63,6 @@ class Sizes(Case):
     left: int = 20
     right: int = 5
     poison: int = 0
-
-
-def sequences_of(case: Any, p: Parameters) -> tuple[Spans, Spans]:
-    """The sequences of Q, and of K.
-
-    Raises:
-        ValueError: further sequences for kernels that take one length, or not in the form "rows/keys".
-    """
-    further = [tuple(int(length) for length in pair.split("/")) for pair in case.more.split()]
-    if p["group"]:
-        lengths = [(case.rows, case.keys)] * case.batch + further
-        return group([rows for rows, _ in lengths]), group([keys for _, keys in lengths])
-    if further:
-        raise ValueError("one length for all sequences")
-    return batch(case.batch, case.rows), batch(case.batch, case.keys)
 
 
 @dataclass(frozen=True)

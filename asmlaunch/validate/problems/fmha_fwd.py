@@ -18,7 +18,7 @@ from asmlaunch.validate.compare import EXACT, Bound
 from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.problems import operands
 from asmlaunch.validate.problems.base import Case, Definition, Parameters, Problem
-from asmlaunch.validate.problems.sequences import Heads, Layout, Spans, batch, group
+from asmlaunch.validate.problems.sequences import Heads, Layout, sequences_of
 from asmlaunch.validate.reference import Reference
 
 WIDTH_V = 128
@@ -63,25 +63,9 @@ class Sizes(Case):
     ties: int = 0
 
 
-def spans(case: Any, p: Parameters) -> tuple[Spans, Spans]:
-    """The sequences of Q, and of K.
-
-    Raises:
-        ValueError: further sequences for kernels that take one length, or not in the form "rows/keys".
-    """
-    further = [tuple(int(length) for length in pair.split("/")) for pair in case.more.split()]
-    if not p["group"] and not further:
-        return batch(case.batch, case.rows), batch(case.batch, case.keys)
-    if not p["group"]:
-        raise ValueError("one length for all sequences")
-    lengths = [(case.rows, case.keys)] * case.batch + further
-    rows, keys = ([pair[side] for pair in lengths] for side in (0, 1))
-    return group(rows), group(keys)
-
-
 def _layouts(case: Sizes, p: Parameters) -> dict[str, Layout]:
     """Of Q, K, V, O and the log-sum-exp. The older kernels take the strides of O from Q, and want Q and LSE packed."""
-    rows, keys = spans(case, p)
+    rows, keys = sequences_of(case, p)
     pad = 0 if p["legacy"] else case.pad
     outside = bool(case.outside)
     return {
@@ -95,7 +79,7 @@ def _layouts(case: Sizes, p: Parameters) -> dict[str, Layout]:
 
 def sizes(case: Sizes, p: Parameters) -> Mapping[str, Any]:
     """The scalar arguments."""
-    rows, _ = spans(case, p)
+    rows, _ = sequences_of(case, p)
     made = {
         "scalar": p["width"] ** -0.5, "s_gqa": case.heads // max(case.key_heads, 1), "s_q_head_num": case.heads,
         "s_opt": case.opt, "s_lse": case.lse, "batch": len(rows.each), "max_seqlen_q": rows.longest,
@@ -110,7 +94,7 @@ def sizes(case: Sizes, p: Parameters) -> Mapping[str, Any]:
 
 def build(case: Sizes, p: Parameters) -> Problem:
     """Operands, arguments and reference."""
-    rows, keys = spans(case, p)
+    rows, keys = sequences_of(case, p)
     scale = p["width"] ** -0.5
     layouts = _layouts(case, p)
     q, k, v, o = (Heads(layouts[name], np.uint16) for name in ("", "k_", "v_", "o_"))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from asmlaunch.validate.compare import EXACT, Bound
-from asmlaunch.validate.problems.base import Canvas, Output
+from asmlaunch.validate.problems.base import Canvas, Output, Parameters
 from asmlaunch.validate.reference import Reference
 
 #: Rows between the sequences of a group, which are in memory and belong to none.
@@ -66,6 +66,21 @@ def group(lengths: Sequence[int]) -> Spans:
     firsts = np.cumsum([ROWS_BETWEEN, *(length + ROWS_BETWEEN for length in lengths)])
     each = tuple(Span(0, int(first), length) for first, length in zip(firsts, lengths, strict=False))
     return Spans(each, 1, int(firsts[-1]))
+
+
+def sequences_of(case: Any, p: Parameters) -> tuple[Spans, Spans]:
+    """The sequences of Q, and of K.
+
+    Raises:
+        ValueError: further sequences for kernels that take one length, or not in the form "rows/keys".
+    """
+    further = [tuple(int(length) for length in pair.split("/")) for pair in case.more.split()]
+    if p["group"]:
+        lengths = [(case.rows, case.keys)] * case.batch + further
+        return group([rows for rows, _ in lengths]), group([keys for _, keys in lengths])
+    if further:
+        raise ValueError("one length for all sequences")
+    return batch(case.batch, case.rows), batch(case.batch, case.keys)
 
 
 @dataclass(frozen=True)
