@@ -36,7 +36,7 @@ from asmlaunch.module import Module, load
 from asmlaunch.validate.probe.rig import Rig
 from asmlaunch.validate.problems import Case, get
 
-FORMAT, VERSION, SUFFIX = "asmlaunch bundle", 1, ".asml"
+FORMAT, VERSION = "asmlaunch bundle", 1
 
 #: Bytes that a bundle's contents may have in all, and how many times the archive's own size.
 MAX_BYTES, MAX_RATIO = 1 << 30, 2000

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from asmlaunch.validate.estimates import Estimate, Rounded
 from asmlaunch.validate.matrix import F32_STEP
-from asmlaunch.validate.moe import Estimate, Rounded
 from asmlaunch.validate.reference import Reference
 
 #: How weights become numbers of a format, ``[rows, keys of a tile]``.

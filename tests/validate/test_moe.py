@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from asmlaunch.validate import moe
+from asmlaunch.validate import estimates, moe
 from asmlaunch.validate.compare import Bound, compare
 from asmlaunch.validate.matrix import added_bound
 from asmlaunch.validate.minifloat import decode_e4m3, decode_e4m3fnuz
@@ -49,11 +49,11 @@ def test_an_idle_expert_has_no_slot():
 @pytest.mark.parametrize(
     ("round_", "dtype", "largest"),
     [
-        (moe.round_e2m1, ml_dtypes.float4_e2m1fn, 6),
-        (moe.round_e4m3, ml_dtypes.float8_e4m3fn, 448),
-        (moe.round_e4m3fnuz, ml_dtypes.float8_e4m3fnuz, 240),
-        (moe.round_bf16, ml_dtypes.bfloat16, 1e30),
-        (moe.round_f16, np.float16, 65504),
+        (estimates.round_e2m1, ml_dtypes.float4_e2m1fn, 6),
+        (estimates.round_e4m3, ml_dtypes.float8_e4m3fn, 448),
+        (estimates.round_e4m3fnuz, ml_dtypes.float8_e4m3fnuz, 240),
+        (estimates.round_bf16, ml_dtypes.bfloat16, 1e30),
+        (estimates.round_f16, np.float16, 65504),
     ],
 )
 def test_roundings(round_, dtype, largest):
@@ -79,7 +79,7 @@ class TestRounding:
 
     def test_int8_groups(self):
         x = RANDOM.standard_normal((3, 8))
-        got = moe.Rounding(np.trunc, 127, group=4)(moe.exact(x))
+        got = estimates.Rounding(np.trunc, 127, group=4)(estimates.exact(x))
         for row in range(3):
             for group in range(2):
                 part = x[row, 4 * group : 4 * group + 4]
@@ -93,22 +93,22 @@ class TestRounding:
         assert np.abs(got.estimate.value - x).max() <= got.scale.max() * (1 + 1e-9)
 
     def test_zeros(self):
-        for how in (moe.Rounding(np.trunc, 127), moe.MxFp4(), moe.Plain(moe.round_bf16)):
-            assert not how(moe.exact(np.zeros((2, 64)))).estimate.value.any()
+        for how in (estimates.Rounding(np.trunc, 127), estimates.MxFp4(), estimates.Plain(estimates.round_bf16)):
+            assert not how(estimates.exact(np.zeros((2, 64)))).estimate.value.any()
 
     def test_an_error_across_a_boundary_is_a_step(self):
         x = np.array([[127.0, 3.5, 3.6, 0.0]])
-        got = moe.Rounding(np.rint, 127)(moe.Estimate(x, np.full(x.shape, 0.05)))
+        got = estimates.Rounding(np.rint, 127)(estimates.Estimate(x, np.full(x.shape, 0.05)))
         assert got.codes.tolist() == [[[127.0, 4.0, 4.0, 0.0]]]
         assert got.slack.tolist() == [[[0.0, 1.0, 0.0, 0.0]]]
 
     def test_fp8_codes_are_codes(self):
         x = RANDOM.standard_normal((4, 64))
         for round_, largest, decode in (
-            (moe.round_e4m3, 448, decode_e4m3),
-            (moe.round_e4m3fnuz, 240, decode_e4m3fnuz),
+            (estimates.round_e4m3, 448, decode_e4m3),
+            (estimates.round_e4m3fnuz, 240, decode_e4m3fnuz),
         ):
-            got = moe.Rounding(round_, largest)(moe.exact(x))
+            got = estimates.Rounding(round_, largest)(estimates.exact(x))
             table = decode(np.arange(256, dtype=np.uint8))
             assert np.isin(got.codes, table).all()
             assert np.abs(got.codes).max() == largest
@@ -116,19 +116,19 @@ class TestRounding:
     def test_mxfp4_scales(self):
         """The power of two of amax / 4, one more from 1.5 of its significand on."""
         for amax, scale in ((4.0, 1.0), (5.9, 1.0), (6.0, 2.0), (7.9, 2.0), (8.0, 2.0), (3.0, 1.0), (2.9, 0.5)):
-            got = moe.MxFp4()(moe.exact(np.array([[amax, *[0.0] * 31]])))
+            got = estimates.MxFp4()(estimates.exact(np.array([[amax, *[0.0] * 31]])))
             assert got.scale.item() == scale
-            assert got.codes[0, 0, 0] == moe.round_e2m1(np.array(amax / scale))
+            assert got.codes[0, 0, 0] == estimates.round_e2m1(np.array(amax / scale))
         x = np.array([[6.0, 1.3, *[0.0] * 30]])
-        unsure = moe.MxFp4()(moe.Estimate(x, np.full(x.shape, 1e-5)))
+        unsure = estimates.MxFp4()(estimates.Estimate(x, np.full(x.shape, 1e-5)))
         assert unsure.slack[0, 0, 1] == 0.25  # 1.5 in steps of 1, or 2 * 0.5: 1.3 becomes 1.5 or 1.0
-        assert not moe.MxFp4()(moe.exact(x + 0.3 * (x == 6))).slack.any()
+        assert not estimates.MxFp4()(estimates.exact(x + 0.3 * (x == 6))).slack.any()
 
 
 def layer(routing, x, gate_up, down, how, chunk, activation="silu", first=False):
     """The whole layer with the functions of the module."""
     experts, weights = routing.experts.reshape(-1), routing.weights.reshape(-1)
-    product = moe.project(moe.exact(np.repeat(x, routing.topk, axis=0)), gate_up, experts)
+    product = moe.project(estimates.exact(np.repeat(x, routing.topk, axis=0)), gate_up, experts)
     if first:
         product = product.scaled(weights[:, None])
     middle = how(moe.activate(product, activation)).estimate
@@ -142,7 +142,7 @@ def test_a_layer_element_by_element(first):
     routing.experts[2, 0] = -1
     x = RANDOM.standard_normal((tokens, dim))
     gate_up, down = RANDOM.standard_normal((4, 2 * inter, dim)), RANDOM.standard_normal((4, dim, inter))
-    got = layer(routing, x, gate_up, down, lambda a: moe.Rounded(a.value, a.error, np.ones((len(a.value), 1))), 3,
+    got = layer(routing, x, gate_up, down, lambda a: estimates.Rounded(a.value, a.error, np.ones((len(a.value), 1))), 3,
                 first=first)  # fmt: skip
     for token in range(tokens):
         total = np.zeros(dim)
@@ -166,10 +166,10 @@ def test_a_layer_in_f32_is_within_its_slack_and_another_expert_is_not():
     """With roundings to fp8 between: all arithmetic in f32, in another order."""
     tokens, dim, inter = 16, 256, 128
     routing = moe.route(RANDOM, tokens, 4, 2)
-    x = moe.round_e4m3(RANDOM.standard_normal((tokens, dim)))
-    gate_up = moe.round_e4m3(RANDOM.standard_normal((4, 2 * inter, dim))) / 16
-    down = moe.round_e4m3(RANDOM.standard_normal((4, dim, inter))) / 16
-    how = moe.Rounding(moe.round_e4m3, 448)
+    x = estimates.round_e4m3(RANDOM.standard_normal((tokens, dim)))
+    gate_up = estimates.round_e4m3(RANDOM.standard_normal((4, 2 * inter, dim))) / 16
+    down = estimates.round_e4m3(RANDOM.standard_normal((4, dim, inter))) / 16
+    how = estimates.Rounding(estimates.round_e4m3, 448)
     bound = Bound(0.0, 0.0, 0.0)
 
     def in_f32(experts):
@@ -196,18 +196,21 @@ def test_a_layer_in_f32_is_within_its_slack_and_another_expert_is_not():
     swapped[3] = swapped[3, ::-1]
     for wrong in (np.zeros_like(result), -result, 1.03 * result, in_f32(swapped)):
         assert not compare(wrong.astype(ml_dtypes.bfloat16), reference, added_bound(2)).passed
-    unrounded = layer(routing, x, gate_up, down, lambda a: moe.Rounded(a.value, a.error, np.ones((len(a.value), 1))),
-                      inter)  # fmt: skip
+
+    def as_it_is(a: estimates.Estimate) -> estimates.Rounded:
+        return estimates.Rounded(a.value, a.error, np.ones((len(a.value), 1)))
+
+    unrounded = layer(routing, x, gate_up, down, as_it_is, inter)
     assert not compare(in_bf16, unrounded, added_bound(2)).passed
 
 
 def test_integers_have_no_error_of_sums():
     x, w = RANDOM.integers(-99, 99, (2, 64)), RANDOM.integers(-99, 99, (1, 8, 64))
-    got = moe.project(moe.exact(x), w, np.array([0, -1]), exact_sums=True)
+    got = moe.project(estimates.exact(x), w, np.array([0, -1]), exact_sums=True)
     assert np.array_equal(got.value, np.stack([w[0] @ x[0], np.zeros(8)]))
     assert np.all(got.error <= 2.0**-22 * np.abs(got.value) + 1e-9)
 
 
 def test_without_a_gate():
-    got = moe.activate(moe.exact(np.array([[1.0, -2.0]])), "gelu", gated=False)
+    got = moe.activate(estimates.exact(np.array([[1.0, -2.0]])), "gelu", gated=False)
     assert np.allclose(got.value, moe.gelu(np.array([[1.0, -2.0]])))

@@ -9,7 +9,7 @@ import pytest
 
 from asmlaunch.validate.attention import causal, forward
 from asmlaunch.validate.bfloat16 import round_bfloat16
-from asmlaunch.validate.moe import Plain, Rounding, round_e4m3
+from asmlaunch.validate.estimates import Plain, Rounding, round_e4m3
 from asmlaunch.validate.online import Rounder, attend, scores
 
 EXACT = Plain(np.asarray)

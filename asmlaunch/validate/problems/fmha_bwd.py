@@ -22,8 +22,8 @@ from asmlaunch.validate.bfloat16 import to_float64
 from asmlaunch.validate.compare import EXACT, Bound
 from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.problems import operands
-from asmlaunch.validate.problems.base import Case, Definition, Output, Parameters, Problem
-from asmlaunch.validate.problems.sequences import Heads, Layout, Spans, batch, sequences_of
+from asmlaunch.validate.problems.base import Definition, Output, Parameters, Problem
+from asmlaunch.validate.problems.sequences import Heads, Layout, Lengths, Spans, batch, sequences_of
 from asmlaunch.validate.reference import Reference
 
 #: Significant bits of a format, and its smallest normal number.
@@ -36,14 +36,10 @@ _BLOCK = 16
 
 
 @dataclass(frozen=True)
-class Sizes(Case):
+class Sizes(Lengths):
     """Gradients of ``softmax(Q K^T / sqrt(width)) V``, each sequence by itself; dK and dV per head of Q.
 
     Attributes:
-        batch: sequences of ``rows`` rows of Q and ``keys`` rows of K and V.
-        rows, keys: rows of Q, and of K and V.
-        more: further sequences of group kernels, "1/33 0/7" for 1 row and 33 keys, none and 7.
-        heads, key_heads: of Q, and of K and V.
         width: head size, for kernels that take any; 0 for the kernel's own.
         pad: elements between rows of each tensor, in multiples that differ, or between heads.
         outside: 1 if rows of a head follow each other, 0 if the heads of a row do.
@@ -51,12 +47,6 @@ class Sizes(Case):
         poison: 1 for NaN beside the heads of Q and dO where a kernel reads past the head size.
     """
 
-    batch: int
-    rows: int
-    keys: int
-    more: str = ""
-    heads: int = 2
-    key_heads: int = 1
     width: int = 0
     pad: int = 0
     outside: int = 0

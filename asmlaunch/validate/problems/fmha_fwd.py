@@ -17,8 +17,8 @@ from asmlaunch.validate.bfloat16 import bfloat16_bits, to_float64
 from asmlaunch.validate.compare import EXACT, Bound
 from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.problems import operands
-from asmlaunch.validate.problems.base import Case, Definition, Parameters, Problem
-from asmlaunch.validate.problems.sequences import Heads, Layout, sequences_of
+from asmlaunch.validate.problems.base import Definition, Parameters, Problem
+from asmlaunch.validate.problems.sequences import Heads, Layout, Lengths, sequences_of
 from asmlaunch.validate.reference import Reference
 
 WIDTH_V = 128
@@ -33,14 +33,10 @@ _SCORE = (192 + _AROUND) * F32_STEP
 
 
 @dataclass(frozen=True)
-class Sizes(Case):
+class Sizes(Lengths):
     """``O = softmax(Q K^T / sqrt(width)) V``, each sequence by itself.
 
     Attributes:
-        batch: sequences of ``rows`` rows of Q and ``keys`` rows of K and V.
-        rows, keys: rows of Q, and of K and V.
-        more: further sequences of group kernels, "1/33 0/7" for 1 row and 33 keys, none and 7.
-        heads, key_heads: of Q, and of K and V.
         pad: elements between rows (of K twice as many, of V three, of O four times), or between heads.
         outside: 1 if rows of a head follow each other, 0 if the heads of a row do.
         opt: order of the tiles.
@@ -49,10 +45,6 @@ class Sizes(Case):
         ties: 1 for scores of 0 and integers in V, so that the mean of two rows is often half-way between bf16 numbers.
     """
 
-    batch: int
-    rows: int
-    keys: int
-    more: str = ""
     heads: int = 4
     key_heads: int = 2
     pad: int = 0

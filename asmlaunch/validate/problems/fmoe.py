@@ -17,7 +17,7 @@ import numpy as np
 
 from asmlaunch.abi.families.fmoe import FAMILY
 from asmlaunch.layouts.named import SCALES_32X8
-from asmlaunch.validate import moe
+from asmlaunch.validate import estimates, moe
 from asmlaunch.validate.bfloat16 import bfloat16_bits, to_float64
 from asmlaunch.validate.matrix import added_bound
 from asmlaunch.validate.minifloat import decode_e4m3, decode_e4m3fnuz
@@ -148,19 +148,19 @@ def _form(name: str) -> _Form:
     return _Form(_draw_from((normal / 4).astype(np.float16)), lambda codes: codes.astype(float), 0.25, 16)
 
 
-def _round_middle(kind: _Kind, columns: int) -> moe.Rounding | moe.MxFp4 | moe.Plain:
+def _round_middle(kind: _Kind, columns: int) -> estimates.Rounding | estimates.MxFp4 | estimates.Plain:
     """How the kernel rounds what it multiplies with ``columns`` columns of weights in int8, fp8 and so on."""
-    e4m3 = moe.round_e4m3 if kind.ocp else moe.round_e4m3fnuz
+    e4m3 = estimates.round_e4m3 if kind.ocp else estimates.round_e4m3fnuz
     largest = 448.0 if kind.ocp else 240.0
-    rounding: dict[str, moe.Rounding | moe.MxFp4 | moe.Plain] = {
-        "int8": moe.Rounding(np.trunc, 127.0, columns),
-        "fp8": moe.Rounding(e4m3, largest, columns),
-        "int4": moe.Rounding(e4m3, largest, columns),
+    rounding: dict[str, estimates.Rounding | estimates.MxFp4 | estimates.Plain] = {
+        "int8": estimates.Rounding(np.trunc, 127.0, columns),
+        "fp8": estimates.Rounding(e4m3, largest, columns),
+        "int4": estimates.Rounding(e4m3, largest, columns),
         # The largest of CDNA3's form on both processors.
-        "fp8_blocks": moe.Rounding(e4m3, 240.0, _SCALE_BLOCK),
-        "mxfp4": moe.MxFp4(),
-        "bf16": moe.Plain(moe.round_bf16),
-        "f16": moe.Plain(moe.round_f16),
+        "fp8_blocks": estimates.Rounding(e4m3, 240.0, _SCALE_BLOCK),
+        "mxfp4": estimates.MxFp4(),
+        "bf16": estimates.Plain(estimates.round_bf16),
+        "f16": estimates.Plain(estimates.round_f16),
     }
     return rounding[kind.format]
 
@@ -225,7 +225,7 @@ class _Activations:
 
     data: np.ndarray
     scales: np.ndarray | None
-    rows: moe.Estimate
+    rows: estimates.Estimate
 
 
 def _activations(
@@ -255,7 +255,7 @@ def _activations(
         value *= scales.astype(float)[:, None]
     by_row = value.reshape(-1, case.m, case.dim).transpose(1, 0, 2)
     rows = np.broadcast_to(by_row, (case.m, case.topk, case.dim)).reshape(-1, case.dim)
-    return _Activations(form.pack(codes), scales, moe.exact(rows))
+    return _Activations(form.pack(codes), scales, estimates.exact(rows))
 
 
 def _unquantised(random: np.random.Generator, kind: _Kind, case: Sizes, routing: moe.Routing) -> _Activations:
@@ -271,7 +271,7 @@ def _unquantised(random: np.random.Generator, kind: _Kind, case: Sizes, routing:
     bits = bfloat16_bits(x)
     each = np.repeat(to_float64(bits).astype(np.float32), case.topk, axis=0)
     smoothed = each * smooth[routing.experts.reshape(-1)]
-    rows = _round_middle(kind, _QUANTISED)(moe.exact(smoothed)).estimate
+    rows = _round_middle(kind, _QUANTISED)(estimates.exact(smoothed)).estimate
     return _Activations(bits.view(np.uint8), smooth, rows)
 
 

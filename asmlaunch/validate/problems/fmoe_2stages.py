@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from asmlaunch.abi.families.fmoe_2stages import FAMILY, GROUP
-from asmlaunch.validate import moe
+from asmlaunch.validate import estimates, moe
 from asmlaunch.validate.compare import Bound
 from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.minifloat import decode_e4m3, decode_e4m3fnuz
@@ -92,8 +92,8 @@ class _Format:
 
 _FORMATS = {
     "int8": _Format(operands.int8, lambda codes: codes.astype(np.float64), np.rint, 2.0**16 / 12),
-    "e4m3fnuz": _Format(partial(operands.e4m3, form="e4m3fnuz"), decode_e4m3fnuz, moe.round_e4m3fnuz, 1.0),
-    "e4m3fn": _Format(partial(operands.e4m3, form="e4m3fn"), decode_e4m3, moe.round_e4m3, 1.0),
+    "e4m3fnuz": _Format(partial(operands.e4m3, form="e4m3fnuz"), decode_e4m3fnuz, estimates.round_e4m3fnuz, 1.0),
+    "e4m3fn": _Format(partial(operands.e4m3, form="e4m3fn"), decode_e4m3, estimates.round_e4m3, 1.0),
 }
 
 
@@ -170,7 +170,7 @@ class Layer:
         return (self.routing.experts < 0).reshape(-1, 1)
 
     @cached_property
-    def sums(self) -> moe.Estimate:
+    def sums(self) -> estimates.Estimate:
         """Products ``[tokens * topk, 2 * hidden]``; zeros in the slots without a row."""
         case, experts = self.case, self.routing.experts.reshape(-1)
         x = self.form.decode(self.x)
@@ -179,7 +179,7 @@ class Layer:
         # Parts of K are added in f32.
         whole = self.p["quant"] == "Int8" and not case.splits
         x = np.repeat(x, case.topk, axis=0)
-        sums = moe.project(moe.exact(x), self.weights.values, experts, exact_sums=whole)
+        sums = moe.project(estimates.exact(x), self.weights.values, experts, exact_sums=whole)
         if not self.blocks:
             factors = np.repeat(self.x_scales, case.topk, axis=0).astype(np.float64) * self.weights.scales[experts]
             sums = sums.scaled(factors)
@@ -188,29 +188,29 @@ class Layer:
         return sums
 
     @cached_property
-    def activated(self) -> moe.Estimate:
+    def activated(self) -> estimates.Estimate:
         """``act(gate) * up``, ``[tokens * topk, hidden]``."""
         return moe.activate(self.sums, "gelu" if self.case.gelu else "silu")
 
     @cached_property
-    def rounded(self) -> moe.Rounded:
+    def rounded(self) -> estimates.Rounded:
         """The activated with a scale for 128 columns."""
-        return moe.Rounding(self.form.round, _LARGEST, GROUP)(self.activated)
+        return estimates.Rounding(self.form.round, _LARGEST, GROUP)(self.activated)
 
     @property
-    def codes(self) -> moe.Estimate:
+    def codes(self) -> estimates.Estimate:
         """Numbers of the format, ``[tokens * topk, hidden]``."""
         rows = len(self.missing)
-        return moe.Estimate(self.rounded.codes.reshape(rows, -1), self.rounded.slack.reshape(rows, -1))
+        return estimates.Estimate(self.rounded.codes.reshape(rows, -1), self.rounded.slack.reshape(rows, -1))
 
     @property
-    def scales(self) -> moe.Estimate:
+    def scales(self) -> estimates.Estimate:
         """What a code of 1 stands for, ``[tokens * topk, hidden / 128]``: as far off as the largest of its group."""
         scales = self.rounded.scale[:, :, 0]
         error = self.activated.error.reshape(*scales.shape, GROUP).max(axis=2) / _LARGEST
-        return moe.Estimate(scales, error + 4 * F32_STEP * scales)
+        return estimates.Estimate(scales, error + 4 * F32_STEP * scales)
 
-    def reference(self, rows: moe.Estimate, untouched: float) -> Reference:
+    def reference(self, rows: estimates.Estimate, untouched: float) -> Reference:
         """``[tokens, topk * columns]`` of ``[tokens * topk, columns]``; slots without a row hold ``untouched``."""
         value = np.where(self.missing, untouched, rows.value).reshape(self.case.tokens, -1)
         slack = np.where(self.missing, 0.0, rows.error).reshape(self.case.tokens, -1)

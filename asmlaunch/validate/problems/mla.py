@@ -21,12 +21,13 @@ from asmlaunch.abi.families.mla import FAMILY
 from asmlaunch.validate.attention import causal
 from asmlaunch.validate.bfloat16 import round_bfloat16
 from asmlaunch.validate.compare import Bound
+from asmlaunch.validate.estimates import Estimate, Plain, round_e4m3, round_e4m3fnuz
 from asmlaunch.validate.matrix import F32_STEP
-from asmlaunch.validate.moe import Estimate, Plain, round_e4m3, round_e4m3fnuz
 from asmlaunch.validate.online import Online, Rounder, attend, scores
-from asmlaunch.validate.paged import cumulative, numbers, shuffled_pages
+from asmlaunch.validate.paged import cumulative, shuffled_pages
 from asmlaunch.validate.problems import operands
-from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
+from asmlaunch.validate.problems.base import Canvas, Definition, Output, Parameters, Problem
+from asmlaunch.validate.problems.contexts import Contexts
 from asmlaunch.validate.problems.elements import ELEMENTS
 from asmlaunch.validate.reference import Reference
 
@@ -45,34 +46,20 @@ _TABLE = 4096
 
 
 @dataclass(frozen=True)
-class Sizes(Case):
+class Sizes(Contexts):
     """``O = softmax(q latent^T / sqrt(576)) latent[:, :512]`` for each sequence.
 
     Attributes:
-        contexts: tokens of each sequence, "1 17 200".
-        queries: query tokens of each sequence, repeated: "1 4".
         splits: parts that the keys of a sequence are split into; of persistent kernels every second sequence's.
         page: tokens of a page.
         lists: persistent kernels: lists of works; one more is empty.
         unscaled: 1 if the cache's scale is 1.
     """
 
-    contexts: str
-    queries: str = "1"
     splits: int = 1
     page: int = 1
     lists: int = 3
     unscaled: int = 0
-
-    @cached_property
-    def lengths(self) -> tuple[int, ...]:
-        """Tokens of each sequence."""
-        return numbers(self.contexts)
-
-    @cached_property
-    def rows(self) -> tuple[int, ...]:
-        """Query tokens of each sequence."""
-        return numbers(self.queries, len(self.lengths))
 
 
 @dataclass(frozen=True)

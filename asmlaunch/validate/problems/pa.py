@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,14 @@ from asmlaunch.layouts.named import PAGED_KEYS, PAGED_KEYS_16BIT, PAGED_VALUES, 
 from asmlaunch.validate.attention import causal
 from asmlaunch.validate.bfloat16 import round_bfloat16, to_float64
 from asmlaunch.validate.compare import Bound
+from asmlaunch.validate.estimates import Plain, Rounding, round_e4m3, round_e4m3fnuz
 from asmlaunch.validate.matrix import F32_STEP
 from asmlaunch.validate.minifloat import round_to
-from asmlaunch.validate.moe import Plain, Rounding, round_e4m3, round_e4m3fnuz
 from asmlaunch.validate.online import Rounder, attend, scores
-from asmlaunch.validate.paged import cumulative, numbers, shuffled_pages
+from asmlaunch.validate.paged import cumulative, shuffled_pages
 from asmlaunch.validate.problems import operands
-from asmlaunch.validate.problems.base import Canvas, Case, Definition, Output, Parameters, Problem
+from asmlaunch.validate.problems.base import Canvas, Definition, Output, Parameters, Problem
+from asmlaunch.validate.problems.contexts import Contexts
 from asmlaunch.validate.problems.elements import ELEMENTS, UNIT
 from asmlaunch.validate.reference import Reference
 
@@ -44,32 +45,18 @@ _SMALLEST = np.float32(1e-6)
 
 
 @dataclass(frozen=True)
-class Sizes(Case):
+class Sizes(Contexts):
     """``O = softmax(q K^T / sqrt(128)) V`` for each sequence.
 
     Attributes:
-        contexts: tokens of each sequence, "1 17 700".
-        queries: query tokens of each sequence, repeated: "1 4".
         kv_heads: key heads.
         gqa: query heads of each.
         pad: bytes between rows of Q.
     """
 
-    contexts: str
-    queries: str = "1"
     kv_heads: int = 2
     gqa: int = 8
     pad: int = 0
-
-    @cached_property
-    def lengths(self) -> tuple[int, ...]:
-        """Tokens of each sequence."""
-        return numbers(self.contexts)
-
-    @cached_property
-    def rows(self) -> tuple[int, ...]:
-        """Query tokens of each sequence."""
-        return numbers(self.queries, len(self.lengths))
 
 
 def _form(p: Parameters) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from asmlaunch.validate.compare import EXACT, Bound
-from asmlaunch.validate.problems.base import Canvas, Output, Parameters
+from asmlaunch.validate.problems.base import Canvas, Case, Output, Parameters
 from asmlaunch.validate.reference import Reference
 
 #: Rows between the sequences of a group, which are in memory and belong to none.
@@ -68,7 +68,26 @@ def group(lengths: Sequence[int]) -> Spans:
     return Spans(each, 1, int(firsts[-1]))
 
 
-def sequences_of(case: Any, p: Parameters) -> tuple[Spans, Spans]:
+@dataclass(frozen=True)
+class Lengths(Case):
+    """Sizes that the forward and the backward pass add their own to.
+
+    Attributes:
+        batch: sequences of ``rows`` rows of Q and ``keys`` rows of K and V.
+        rows, keys: rows of Q, and of K and V.
+        more: further sequences of group kernels, "1/33 0/7" for 1 row and 33 keys, none and 7.
+        heads, key_heads: of Q, and of K and V.
+    """
+
+    batch: int
+    rows: int
+    keys: int
+    more: str = ""
+    heads: int = 2
+    key_heads: int = 1
+
+
+def sequences_of(case: Lengths, p: Parameters) -> tuple[Spans, Spans]:
     """The sequences of Q, and of K.
 
     Raises:
