@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from asmlaunch.errors import AsmlaunchError
+from sessions import quoted, require
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "diagnose.md"
-
-
-def words(text: str) -> str:
-    return " ".join(text.split())
 
 
 @pytest.mark.usefixtures("aiter_kernels")
@@ -26,12 +18,4 @@ def test_the_sessions() -> None:
     assert len(blocks) == 7
     for block in blocks:
         code, _, rest = block.partition("```")
-        quoted = words(" ".join(line.removeprefix(">") for line in rest.splitlines() if line.startswith(">")))
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            try:
-                exec(code, names)
-            except AsmlaunchError as error:
-                print(f"{type(error).__name__}: {error}")
-        pattern = re.escape(quoted).replace(re.escape("[...]"), ".*")
-        assert re.search(pattern, words(said.getvalue())), said.getvalue()
+        require(code, quoted(rest), names)
