@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -34,6 +36,12 @@ class KernelInfo(KernelMetadata):
     code: bytes
     text: bytes
     text_address: int
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of what the kernel executes: machine code, where it lies and begins, target and descriptor."""
+        about = self.name, self.text_address, self.code_address, str(self.target), self.descriptor
+        return hashlib.sha256(repr(about).encode() + self.text).hexdigest()
 
     def __repr__(self) -> str:
         sizes = f"kernarg {self.kernarg_size} bytes, code {len(self.code)} bytes"

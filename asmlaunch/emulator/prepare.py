@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,11 +45,7 @@ def identity(
     kernel: KernelInfo, waits: bool, full_exec: bool, checks: tuple[str, ...], stops: frozenset[int], numerics: str
 ) -> tuple[object, ...]:
     """All that the compiled code of a kernel depends on."""
-    return (
-        hashlib.sha256(kernel.text).hexdigest(), kernel.text_address, kernel.code_address, kernel.name,
-        str(kernel.target), repr(kernel.descriptor), waits, full_exec, checks,
-        tuple(sorted(stops)), numerics,
-    )  # fmt: skip
+    return kernel.fingerprint, waits, full_exec, checks, tuple(sorted(stops)), numerics
 
 
 def compile_kernel(
