@@ -60,13 +60,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class Require:
-    """A condition on the problem: what it is about, when it holds, and what would be right, in words."""
+    """A condition on the problem: what it is about, when it holds, and what would be right, in words.
+
+    ``optional``: of a number that launches may leave out; then nothing is asked of it.
+    """
 
     what: str
     holds: Callable[[Any], bool]
     need: str
     hint: str | None = None
     when: Callable[[Any], bool] = lambda _: True
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,6 +193,8 @@ class Family:
         """
         problem = self._problem(kernel, values)
         for rule in self.requires:
+            if rule.optional and problem.get(rule.what) is None:
+                continue
             if rule.when(problem) and not rule.holds(problem):
                 shown = problem.get(rule.what)
                 raise DomainError(f"{rule.what} for {kernel.name}", got=shown, need=rule.need, hint=rule.hint)
