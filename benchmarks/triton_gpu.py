@@ -109,6 +109,15 @@ def other_dense_checks() -> Iterator[Check]:
             turned, view = x.T.contiguous().T.bfloat16(), torch.randn(2 * k, 2 * n, device="cuda").bfloat16()[::2, ::2]
             want = accuracy.expected(turned, view, torch.bfloat16)
             yield f"strides {schedule} {size}", lambda: want.wrong(matmul(turned, view, schedule=schedule)) == 0
+    for m, n, k in ((1500, 2500, 3500), (700, 650, 1001), (1000, 1000, 1002)):
+        if not turn():
+            continue
+        for schedule in SCHEDULES:
+            a, b = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(k, n, device="cuda").bfloat16()
+            turned = b.T.contiguous().T
+            want = accuracy.expected(a, b, torch.bfloat16)
+            yield f"rows of any length {schedule} {(m, n, k)}", lambda: want.wrong(matmul(a, b, schedule=schedule)) == 0
+            yield f"columns of any length {schedule}", lambda: want.wrong(matmul(a, turned, schedule=schedule)) == 0
 
 
 def decode(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
@@ -412,7 +421,7 @@ MANY = (
     (1280, 2048, 8192), (1536, 2048, 8192), (1792, 2048, 4096), (2304, 2048, 8192), (2560, 2048, 8192),
     (3072, 2048, 8192), (3584, 2048, 8192), (4608, 2048, 8192), (5120, 2048, 4096), (1664, 4096, 4096),
     (1024, 1024, 8192), (256, 256, 16384), (640, 640, 8192), (3000, 1000, 6000), (2200, 2200, 8192),
-    (4352, 4096, 4096), (1024, 4096, 1024), (2176, 2048, 2048), (2176, 2048, 4096),
+    (4352, 4096, 4096), (1024, 4096, 1024), (2176, 2048, 2048), (2176, 2048, 4096), (1500, 2500, 3500),
 )  # fmt: skip
 
 
@@ -445,7 +454,7 @@ def timed_dense(report: Callable[..., None], quick: bool) -> None:
         compare("square", *size, {"auto": {}})
     lost, won = [], []
     for m, n, k in MANY[:7] if quick else MANY:
-        chosen = tiles.choose(m, n, k, tiles.Kind(2, 2, 1.0, True), processor).schedule
+        chosen = tiles.choose(m, n, k, tiles.Kind(2, 2, 1.0, True, lined=k % 64 == 0), processor).schedule
         every: dict[str, dict[str, Any]] = {schedule: {"schedule": schedule} for schedule in SCHEDULES}
         spent = compare("schedules", m, n, k, {f"auto ({chosen})": {}, **every})
         ratio = spent["data_parallel"] / spent[f"auto ({chosen})"]
@@ -462,9 +471,9 @@ def timed_choice(report: Callable[..., None]) -> None:
     from asmlaunch.triton_ref import hardware, matmul, tiles
 
     processor = hardware.hardware_of(torch.device("cuda", 0))
-    kind = tiles.Kind(2, 2, 1.0, True)
     ratios = []
     for m, n, k in TRIED:
+        kind = tiles.Kind(2, 2, 1.0, True, lined=k % 64 == 0)
         a, b = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(n, k, device="cuda").bfloat16().T
         out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
         chosen = tiles.choose(m, n, k, kind, processor)

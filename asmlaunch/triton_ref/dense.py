@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmlaunch.triton_ref import _jit_gemm, tiles, workspace
+from asmlaunch.triton_ref.descriptors import aligned, described, descriptor, lined
 from asmlaunch.triton_ref.hardware import Hardware, hardware_of
 from asmlaunch.triton_ref.tiles import Config, Kind
 
@@ -24,11 +25,12 @@ _WIDE_FROM = 2**31
 def kind_of(a: torch.Tensor, b: torch.Tensor, hardware: Hardware) -> Kind:
     """The resources that products of these operands take."""
     size = max(a.element_size(), b.element_size())
+    lines = lined(a) and lined(b)
     if a.dtype in FP8 or b.dtype in FP8:
-        return Kind(size, 2, 0.7, False)
+        return Kind(size, 2, 0.7, False, lines)
     if size == 4:
-        return Kind(4, 4, 0.08, False)
-    return Kind(size, size, 2.0 if size == 1 else 1.0, hardware.tma and size == 2)
+        return Kind(4, 4, 0.08, False, lines)
+    return Kind(size, size, 2.0 if size == 1 else 1.0, hardware.tma and size == 2, lines)
 
 
 def launch(
@@ -53,7 +55,7 @@ def launch(
         c: ``[M, N]``, any strides, 0 included.
         row_scale, column_scale: float32 ``[M]`` and ``[N]``, contiguous; both or neither.
         schedule, config: what to use instead of the model's choice.
-        use_tma: load by descriptor where operands allow it.
+        use_tma: load by descriptor where operands allow it, or where copies of them pay that do.
         flatten: let the pipeline run across tiles.
 
     Returns:
@@ -61,22 +63,29 @@ def launch(
     """
     (m, k), n = a.shape, b.shape[1]
     hardware = hardware_of(a.device)
-    kind = kind_of(a, b, hardware)
-    if config is None:
-        config = tiles.choose(m, n, k, kind, hardware, schedule)
-    else:
-        tiles.require(config, kind, hardware)
-    programs, whole = tiles.programs(config, m, n, k, hardware)
-    format_a, format_b = (FP8.get(t.dtype, "") for t in (a, b))
-    a, b = (t.view(torch.uint8) if t.dtype in FP8 else t for t in (a, b))
-    tma = use_tma and kind.tma and described(a) and described(b)
-    plain = c is None and row_scale is None and alpha == 1
-    tma_store = tma and plain and out.stride(1) == 1 and described(out)
-    block = (config.block_m, config.block_n, config.block_k)
-    left, right, target = _arguments(a, b, out, block, tma, tma_store)
-    stream_k = whole != config.tiles(m, n)
-
-    def run(partials: Any, flags: Any) -> None:
+    with ExitStack() as stack:
+        loose = sum(t.numel() * t.element_size() for t in (a, b) if not described(t))
+        if use_tma and loose and tiles.copies_pay(m, n, k, loose, kind_of(a, b, hardware), hardware):
+            a, b = aligned(a, b, stack.enter_context(workspace.use(a.device)))
+        kind = kind_of(a, b, hardware)
+        if config is None:
+            config = tiles.choose(m, n, k, kind, hardware, schedule)
+        else:
+            tiles.require(config, kind, hardware)
+        programs, whole = tiles.programs(config, m, n, k, hardware)
+        format_a, format_b = (FP8.get(t.dtype, "") for t in (a, b))
+        a, b = (t.view(torch.uint8) if t.dtype in FP8 else t for t in (a, b))
+        tma = use_tma and kind.tma and described(a) and described(b)
+        plain = c is None and row_scale is None and alpha == 1
+        tma_store = tma and plain and out.stride(1) == 1 and described(out)
+        block = (config.block_m, config.block_n, config.block_k)
+        left, right, target = _arguments(a, b, out, block, tma, tma_store)
+        stream_k = whole != config.tiles(m, n)
+        partials = flags = out
+        if stream_k:
+            scratch = stack.enter_context(workspace.use(a.device))
+            partials = scratch.get("partials", programs * config.block_m * config.block_n, torch.float32)
+            flags = scratch.flags(programs)
         _jit_gemm.gemm[(programs,)](
             left, right, out if c is None else c, target,
             out if row_scale is None else row_scale, out if column_scale is None else column_scale,
@@ -89,39 +98,16 @@ def launch(
             B_TURNED=tma and b.stride(1) != 1, WIDE=_wide(a, b), FLATTEN=flatten,
             num_warps=config.warps, num_stages=config.stages,
         )  # fmt: skip
-
-    if stream_k:
-        with workspace.use(a.device) as scratch:
-            count = programs * config.block_m * config.block_n
-            run(scratch.get("partials", count, torch.float32), scratch.flags(programs))
-    else:
-        run(out, out)
     return config
-
-
-def described(tensor: torch.Tensor) -> bool:
-    """Whether a descriptor can address a matrix: one dimension contiguous, the other in steps of 16 bytes."""
-    strides = tensor.stride()
-    if 1 not in strides or tensor.data_ptr() % 16 or min(tensor.shape) < 1:
-        return False
-    other = strides[0] if strides[1] == 1 else strides[1]
-    # A matrix of one row may have any stride; a descriptor may not.
-    return other * tensor.element_size() % 16 == 0 and other > 0 and other < 2**39
 
 
 def _arguments(a: Any, b: Any, out: Any, block: tuple[int, int, int], tma: bool, tma_store: bool) -> tuple[Any, ...]:
     """The operands as the kernel takes them: descriptors, or the tensors themselves."""
     block_m, block_n, block_k = block
     if tma:
-        a = _descriptor(a, [block_m, block_k])
-        b = _descriptor(b, [block_k, block_n])
-    return a, b, _descriptor(out, [block_m, block_n]) if tma_store else out
-
-
-def _descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    if tensor.stride(1) != 1:
-        tensor, block = tensor.T, block[::-1]
-    return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), block)
+        a = descriptor(a, [block_m, block_k])
+        b = descriptor(b, [block_k, block_n])
+    return a, b, descriptor(out, [block_m, block_n]) if tma_store else out
 
 
 def _wide(*tensors: torch.Tensor) -> bool:

@@ -54,13 +54,15 @@ class Kind:
         itemsize: bytes of an element as it is loaded.
         wide: bytes of an element as it is multiplied (FP8 is widened to float16).
         rate: speed of the multiplication relative to bfloat16.
-        tma: whether the operands can be loaded by descriptor.
+        tma: whether operands of these types can be loaded by descriptor.
+        lined: whether the operands' rows begin at lines of the cache.
     """
 
     itemsize: int
     wide: int
     rate: float
     tma: bool
+    lined: bool = True
 
 
 def shared_bytes(config: Config, kind: Kind, hardware: Hardware) -> int:
@@ -175,8 +177,8 @@ def seconds(config: Config, m: int, n: int, k: int, kind: Kind, hardware: Hardwa
     if config.schedule == "data_parallel" and area >= 16384:
         # Nothing fills the pipeline while a tile's result is stored, and the deeper loop is compiled less well.
         compute *= 1.25 if area >= 32768 else 1.07
-    if config.schedule == "stream_k" and k * kind.itemsize % 128:
-        compute *= 1.4  # rows that do not begin at a line of the cache cost more where the pipeline starts anew
+    if config.schedule == "stream_k" and not kind.lined:
+        compute *= 1.4  # such loads cost more where the pipeline starts anew
     loads = (config.block_m + config.block_n) * config.block_k * kind.itemsize
     step = max(compute, loads / (2.6 * hardware.bandwidth / hardware.units))
     if hardware.warp == 32:
@@ -194,6 +196,21 @@ def seconds(config: Config, m: int, n: int, k: int, kind: Kind, hardware: Hardwa
     waves = ceil(tiles / hardware.units) if resident == 1 else max(1.0, tiles / hardware.units)
     memory = (m * k + k * n) * kind.itemsize / hardware.bandwidth
     return hardware.launch + max(waves * (steps * step + store), memory)
+
+
+# Elements of 2 bytes that no descriptor can load come one by one, past the pipeline: 1500x2500x3500 took 790 us on an
+# H200, 0.042 of its rate.
+_ONE_BY_ONE = 0.042
+
+
+def copies_pay(m: int, n: int, k: int, nbytes: int, kind: Kind, hardware: Hardware) -> bool:
+    """Whether ``nbytes`` of operands that no descriptor can address should first be copied to where one can.
+
+    A copy reads and writes them, in a launch of its own; without it the whole product goes at the pace of its loads.
+    """
+    work = 2 * max(m, 16) * max(n, 16) * k  # no tile is smaller
+    one_by_one = work / (hardware.flops * kind.rate * _ONE_BY_ONE)
+    return kind.tma and one_by_one > hardware.launch + 2 * nbytes / hardware.bandwidth
 
 
 # Over 31 shapes on an H200 stream-K lost, by up to 13 %, where the model promised less than 1.15 (docs/triton.md).

@@ -2,6 +2,10 @@
 
 Launches on one stream run one after the other, so they may share memory; launches on two streams may not. Nothing is
 made at import, and a forked child starts with none: its parent's tensors belong to the parent's GPU context.
+
+While a graph is captured, memory that is there is used, and then kept for the graph even when a later launch needs
+more; what is not there comes from the graph's own pool, lives as long as the graph, and is zeroed by each replay where
+it has to be. A graph must not be replayed on one stream while launches run on the one that it was captured on.
 """
 
 from __future__ import annotations
@@ -14,14 +18,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from asmlaunch.errors import DeviceError
-
 
 @dataclass
 class _Workspace:
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
-    running: bool = False
-    captured: bool = False
+    captured: dict[int, torch.Tensor] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -51,7 +52,7 @@ def use(device: torch.device) -> Iterator[Scratch]:
             yield Scratch(device, workspace)
         except BaseException:
             with _lock:
-                _workspaces.pop(key, None)
+                _workspaces[key] = _Workspace(captured=workspace.captured)
             raise
 
 
@@ -73,7 +74,7 @@ class Scratch:
 
     def __init__(self, device: torch.device, workspace: _Workspace) -> None:
         self._device = device
-        self._buffers = workspace.buffers
+        self._workspace = workspace
 
     def get(self, name: str, count: int, dtype: torch.dtype) -> torch.Tensor:
         """``count`` elements of a type, of any content."""
@@ -84,17 +85,18 @@ class Scratch:
         return self._piece("flags", count * 4, zero=True).view(torch.int32)[:count]
 
     def _piece(self, name: str, nbytes: int, *, zero: bool) -> torch.Tensor:
-        buffer = self._buffers.get(name)
+        capturing = _capturing(self._device)
+        buffer = self._workspace.buffers.get(name)
         if buffer is None or buffer.numel() < nbytes:
-            if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-                # Memory from the graph's pool would be freed with the graph, while later launches still use it.
-                raise DeviceError(
-                    f"scratch memory {name!r} while a graph is captured",
-                    got=f"{0 if buffer is None else buffer.numel()} bytes",
-                    need=f"{nbytes} bytes",
-                    hint="run the same call once on this stream before the capture",
-                )
             size = 1 << max(nbytes - 1, 255).bit_length()
             make = torch.zeros if zero else torch.empty
-            buffer = self._buffers[name] = make(size, dtype=torch.uint8, device=self._device)
+            buffer = make(size, dtype=torch.uint8, device=self._device)
+            if not capturing:
+                self._workspace.buffers[name] = buffer
+        elif capturing:
+            self._workspace.captured[buffer.data_ptr()] = buffer
         return buffer
+
+
+def _capturing(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

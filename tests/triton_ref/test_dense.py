@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 
 from asmlaunch.errors import ArgumentError, LaunchError, LayoutError
-from asmlaunch.triton_ref import Config, accuracy, addmm, dense, flags_left, matmul, tiles, workspace
+from asmlaunch.triton_ref import Config, accuracy, addmm, dense, descriptors, flags_left, matmul, tiles, workspace
 from asmlaunch.triton_ref.hardware import KNOWN
 from asmlaunch.triton_ref.tiles import SCHEDULES
 
@@ -63,6 +63,76 @@ def test_any_size_and_stride(data):
     a, b, out = draw(m, k), draw(k, n), draw(m, n)
     assert matmul(a, b, out=out, schedule=schedule) is out
     assert accuracy.expected(a, b, torch.bfloat16).wrong(out) == 0
+
+
+def odd(rows, columns, stride, dtype=torch.bfloat16, offset=0):
+    """Random elements in rows ``stride`` elements apart, ``offset`` elements into their memory."""
+    whole = torch.full((offset + rows * stride,), torch.nan, dtype=dtype)
+    return whole.as_strided((rows, columns), (stride, 1), offset).copy_(torch.randn(rows, columns))
+
+
+LOOSE = {
+    "rows of 3 elements more": (lambda: odd(70, 133, 133), lambda: odd(133, 43, 43), "ab"),
+    "integers of 8 bytes": (lambda: odd(33, 140, 148), lambda: odd(140, 36, 36), "ab"),
+    "one of them": (lambda: odd(33, 72, 75), lambda: odd(72, 40, 40), "a"),
+    "columns": (lambda: odd(133, 70, 71).T, lambda: odd(43, 133, 133).T, "ab"),
+    "aligned columns stay": (lambda: odd(133, 72, 72).T, lambda: odd(40, 133, 136).T, ""),
+    "address": (lambda: odd(40, 64, 64, offset=4), lambda: odd(64, 40, 40), "a"),
+    "no dimension contiguous": (lambda: odd(80, 200, 208)[::2, ::3], lambda: odd(43, 134, 134).T[::2, :], "ab"),
+    "one row": (lambda: odd(1, 133, 133), lambda: odd(133, 40, 40), "a"),
+    "repeated rows": (lambda: odd(1, 133, 133).expand(20, 133), lambda: odd(1, 40, 40).expand(133, 40), "ab"),
+    "one step of K": (lambda: odd(200, 1, 1), lambda: odd(1, 49, 49), "ab"),
+}
+
+
+@pytest.mark.parametrize("case", LOOSE)
+def test_what_no_descriptor_can_address_is_copied(case, monkeypatch):
+    """Whatever the memory for copies held before, and into results that no descriptor can address either."""
+    make_a, make_b, copied = LOOSE[case]
+    monkeypatch.setattr(tiles, "copies_pay", lambda *_: True)
+    plan, names = descriptors._plan, []
+    monkeypatch.setattr(descriptors, "_plan", lambda t, name, s: names.append(name[-1]) or plan(t, name, s))
+    with workspace.use(torch.device("cpu")) as scratch:
+        for name in ("copy of a", "copy of b"):
+            scratch.get(name, 1 << 15, torch.uint8).fill_(255)
+    a, b = make_a(), make_b()
+    before = a.clone(), b.clone()
+    m, n = a.shape[0], b.shape[1]
+    whole = torch.full((m + 2, n + 3), 7, dtype=torch.bfloat16)
+    out = whole[1:-1, 1:-2]
+    want = accuracy.expected(a, b, torch.bfloat16)
+    for schedule in SCHEDULES:
+        out.zero_()
+        dense.launch(a, b, out, schedule=schedule, config=Config(32, 32, 32, 4, 2, schedule))
+        assert want.wrong(out) == 0
+        assert want.wrong(matmul(a, b, schedule=schedule)) == 0
+    assert sorted(set(names)) == list(copied)
+    out.fill_(7)
+    assert torch.equal(whole, torch.full_like(whole, 7))
+    assert all(torch.equal(*pair) for pair in zip((a, b), before, strict=True))
+
+
+def test_copies_with_an_addend_and_gradients(monkeypatch):
+    monkeypatch.setattr(tiles, "copies_pay", lambda *_: True)
+    a, b, c = odd(33, 70, 71, torch.float16), odd(70, 41, 41, torch.float16), torch.randn(41)
+    want = accuracy.expected(a, b, torch.float16, c=c, alpha=0.5, beta=2)
+    assert want.wrong(addmm(c, a, b, alpha=0.5, beta=2)) == 0
+    left, right = (t.clone().requires_grad_() for t in (a, b))
+    weights = torch.randn(33, 41).half()
+    (matmul(left, right) * weights).sum().backward()
+    assert accuracy.expected(weights, b.T, torch.float16).wrong(left.grad) == 0
+    assert accuracy.expected(a.T, weights, torch.float16).wrong(right.grad) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "pays"),
+    [((1500, 2500, 3500), True), ((1000, 1000, 1001), True), ((1, 8192, 8191), False), ((128, 128, 129), False)],
+    ids=str,
+)
+def test_copies_are_made_where_they_pay(size, pays):
+    m, n, k = size
+    assert tiles.copies_pay(m, n, k, 2 * (m + n) * k, tiles.Kind(2, 2, 1.0, True), KNOWN["sm90"]) == pays
+    assert not tiles.copies_pay(m, n, k, 2 * (m + n) * k, tiles.Kind(4, 4, 0.08, False), KNOWN["sm90"])
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -196,8 +266,9 @@ def test_stream_k_survives_an_aborted_run():
     ids=str,
 )
 def test_the_choice_on_an_h200_is_the_schedule_that_was_fastest_there(size, schedule):
-    """Measured times: docs/triton.md."""
-    assert tiles.choose(*size, tiles.Kind(2, 2, 1.0, True), KNOWN["sm90"]).schedule == schedule
+    """Measured times, of contiguous rows of K: docs/triton.md."""
+    kind = tiles.Kind(2, 2, 1.0, True, lined=size[2] % 64 == 0)
+    assert tiles.choose(*size, kind, KNOWN["sm90"]).schedule == schedule
 
 
 @pytest.mark.parametrize("name", ["sm90", "sm80", "gfx942", "gfx950", "interpreter"])

@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 
-from asmlaunch.errors import ArgumentError, DeviceError
+from asmlaunch.errors import ArgumentError
 from asmlaunch.triton_ref import Config, addmm, flags_left, gemm_a4w4, matmul, ops, release, workspace
 
 STREAM_K = Config(32, 32, 64, 4, 2, "stream_k")
@@ -156,12 +156,31 @@ def test_threads_take_turns_with_a_workspace():
     assert len(workspace._workspaces) == 1
 
 
-def test_memory_does_not_grow_while_a_graph_is_captured(monkeypatch):
+def test_a_captured_graph_keeps_its_memory(monkeypatch):
     """Stands for a GPU: what is asked of torch there is whether a capture runs."""
-    scratch = workspace.Scratch(torch.device("cuda"), workspace._Workspace())
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(DeviceError, match="once on this stream before the capture"):
-        scratch.get("partials", 16, torch.float32)
+    release()
+
+    def addresses(count):
+        with workspace.use(torch.device("cpu")) as scratch:
+            flags, partials = scratch.flags(count), scratch.get("partials", count, torch.float32)
+            assert not flags.any()
+            return flags.data_ptr(), partials.data_ptr()
+
+    before = addresses(1 << 12)
+    with monkeypatch.context() as patch:
+        patch.setattr(workspace, "_capturing", lambda device: True)
+        assert addresses(1 << 12) == before
+        with workspace.use(torch.device("cpu")) as scratch:
+            own = scratch.get("partials", 1 << 16, torch.float32), scratch.flags(1 << 16)
+    assert addresses(1 << 12) == before  # memory of the graph is not kept for launches
+    assert not own[1].any()
+    after = addresses(1 << 16)
+    # Neither a launch that needs more nor one that fails frees what the graph uses.
+    with pytest.raises(RuntimeError), workspace.use(torch.device("cpu")):
+        raise RuntimeError
+    (kept,) = (w.captured for w in workspace._workspaces.values())
+    assert set(before) == set(kept)
+    assert not set(before) & {*after, *addresses(1 << 16)}
 
 
 def test_conflicting_choices():
