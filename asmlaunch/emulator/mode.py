@@ -16,7 +16,7 @@ from asmlaunch.emulator.flow import writes
 from asmlaunch.errors import UnsupportedInstructionError
 
 #: MODE's denormal setting (for f32, and for f16 with f64): bit 0 lets denormal inputs pass, bit 1 denormal results.
-FLUSH_INPUTS, FLUSH_RESULTS, KEEP_DENORMALS = 1, 2, 3
+FLUSH_INPUTS, FLUSH_RESULTS = 1, 2
 
 _ROLES = ("SRC0", "SRC1", "SRC2", "DST")
 

@@ -23,9 +23,6 @@ CHECKS = {
     "numerics": "NaNs and denormals that come out of clean inputs",
 }
 
-#: Always on: the emulator touches no memory that it was not given.
-ALWAYS = ("bounds",)
-
 #: Checks that need code of their own in the compiled kernel.
 COMPILED = ("uninitialised", "kernarg", "alignment", "waits", "races", "barriers", "numerics")
 

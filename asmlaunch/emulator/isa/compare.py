@@ -31,33 +31,36 @@ from asmlaunch.emulator.isa.table import compute
 
 Compare = Callable[[Any, Any], Any]
 
-INTEGER: dict[str, Compare] = {
-    "f": lambda a, b: Bool.const(0),
+#: What scalar, integer and float comparisons have in common.
+ORDER: dict[str, Compare] = {
     "lt": lambda a, b: a < b,
     "eq": lambda a, b: a == b,
     "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b,
-    "ne": lambda a, b: a != b,
     "ge": lambda a, b: a >= b,
+}
+
+INTEGER: dict[str, Compare] = {
+    "f": lambda a, b: Bool.const(0),
+    **ORDER,
+    "ne": lambda a, b: a != b,
     "t": lambda a, b: Bool.const(1),
 }
 
+
+def _negated(compare: Compare) -> Compare:
+    return lambda a, b: ~compare(a, b)
+
+
+#: False where an operand is a NaN; each has a negation, which is true there.
+_ORDERED: dict[str, Compare] = {**ORDER, "lg": lambda a, b: (a < b) | (a > b)}
+
 FLOAT: dict[str, Compare] = {
     "f": lambda a, b: Bool.const(0),
-    "lt": lambda a, b: a < b,
-    "eq": lambda a, b: a == b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "lg": lambda a, b: (a < b) | (a > b),
-    "ge": lambda a, b: a >= b,
+    **_ORDERED,
     "o": lambda a, b: ~(is_nan(a) | is_nan(b)),
     "u": lambda a, b: is_nan(a) | is_nan(b),
-    "nge": lambda a, b: ~(a >= b),
-    "nlg": lambda a, b: ~((a < b) | (a > b)),
-    "ngt": lambda a, b: ~(a > b),
-    "nle": lambda a, b: ~(a <= b),
-    "neq": lambda a, b: ~(a == b),
-    "nlt": lambda a, b: ~(a < b),
+    **{f"n{name}": _negated(compare) for name, compare in _ORDERED.items()},
     "tru": lambda a, b: Bool.const(1),
 }
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from asmlaunch.emulator.isa.compare import ORDER, Compare
 from asmlaunch.emulator.isa.language import (
     I8,
     I16,
@@ -11,7 +12,6 @@ from asmlaunch.emulator.isa.language import (
     U16,
     U32,
     U64,
-    Bool,
     Clock,
     Exec,
     Integer,
@@ -474,17 +474,10 @@ def s_bitreplicate_b64_b32(s0: U32) -> U64:
 
 # ---------------------------------------------------------------- comparisons
 
-COMPARISONS: dict[str, Callable[[Integer, Integer], Bool]] = {
-    "eq": lambda a, b: a == b,
-    "lg": lambda a, b: a != b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-}
+COMPARISONS: dict[str, Compare] = {**ORDER, "lg": lambda a, b: a != b}
 
 
-def _define_comparison(name: str, kind: type[Integer], compare: Callable[[Integer, Integer], Bool]) -> None:
+def _define_comparison(name: str, kind: type[Integer], compare: Compare) -> None:
     def meaning(s0: kind, s1: kind) -> Scc:  # type: ignore[valid-type]
         return scc(compare(s0, s1))
 
@@ -494,9 +487,7 @@ def _define_comparison(name: str, kind: type[Integer], compare: Callable[[Intege
         _define_immediate_comparison(f"s_cmpk_{name}_{suffix}", kind, compare)
 
 
-def _define_immediate_comparison(
-    mnemonic: str, kind: type[Integer], compare: Callable[[Integer, Integer], Bool]
-) -> None:
+def _define_immediate_comparison(mnemonic: str, kind: type[Integer], compare: Compare) -> None:
     """The immediate is extended by its sign for signed comparisons, and by zeros for others."""
 
     def meaning(s0: kind, s1: Simm16) -> Scc:  # type: ignore[valid-type]

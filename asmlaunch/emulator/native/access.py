@@ -16,9 +16,9 @@ from llvmlite import ir
 
 from asmlaunch.emulator.build import Code, i32, i64
 from asmlaunch.emulator.isa import memory
-from asmlaunch.emulator.isa.language import Float, Integer
+from asmlaunch.emulator.isa.language import U32, Float, Integer
 from asmlaunch.emulator.isa.table import Access
-from asmlaunch.emulator.lower import I1, I16, I32, I64, PTR, Lowering, call, given, overload
+from asmlaunch.emulator.lower import I1, I16, I32, I64, LANES_I32, PTR, Lowering, call, given, overload
 from asmlaunch.emulator.native.helpers import ROW, VOID
 from asmlaunch.emulator.state import LANES, RECORD, REGION, WAVE, Fault, Status
 
@@ -112,6 +112,26 @@ class Checked(Code):
 
     def lane_slot(self, base: ir.Value, lane_number: ir.Value, stride: int) -> ir.Value:
         return self.at(base, self.builder.mul(self.builder.zext(lane_number, I64), i64(stride)))
+
+
+def vgpr(code: Checked, row: ir.Value, lane_number: ir.Value | None) -> U32:
+    """The VGPR whose row starts at ``row``: of one lane, or of all (None)."""
+    if lane_number is None:
+        return given(U32, code.load(row, LANES_I32, 64))
+    return given(U32, code.load(code.lane_slot(row, lane_number, 4), I32, 4))
+
+
+def move_rows(code: Checked, access: Access, starts: ir.Value, registers: ir.Value) -> None:
+    """All lanes' dwords of a load or store between VGPRs and addresses that are known to be good (64 x i64)."""
+    move = rows_from_lanes if access.kind == "load" else lanes_from_rows
+    move(code, access.count, lane_pointers(code, starts), registers)
+
+
+def lane_pointers(code: Checked, starts: ir.Value) -> Callable[[ir.Value], ir.Value]:
+    """Lane number -> pointer, of one address a lane (64 x i64)."""
+    table = code.local(I64, LANES)
+    code.store(starts, table, 8)
+    return lambda lane_number: code.builder.inttoptr(code.load(code.lane_slot(table, lane_number, 8), I64, 8), PTR)
 
 
 def rows_from_lanes(code: Code, count: int, pointer_of: Callable[[ir.Value], ir.Value], registers: ir.Value) -> None:

@@ -11,16 +11,17 @@ from asmlaunch.emulator.build import i32, i64
 from asmlaunch.emulator.isa import memory
 from asmlaunch.emulator.isa.language import U32, U64, Bool
 from asmlaunch.emulator.isa.table import Access
-from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, lanes, splat
+from asmlaunch.emulator.lower import I32, I64, PTR, given, lanes, splat
 from asmlaunch.emulator.native.access import (
     Checked,
     GlobalSpace,
-    lanes_from_rows,
+    lane_pointers,
     lds_registers,
     lds_stride,
     move_element,
-    rows_from_lanes,
+    move_rows,
     vector_registers,
+    vgpr,
 )
 from asmlaunch.emulator.native.helpers import ROW, helpers
 from asmlaunch.emulator.state import LANES, WAVE, Fault
@@ -51,18 +52,13 @@ class BufferLanes:
         self, code: Checked, form: BufferForm, values: dict[str, ir.Value], lane_number: ir.Value | None
     ) -> None:
         self._low = low = code.lowering()
-        column = lane_number is None
-
-        def vgpr(index: int) -> Any:
-            place = code.at(values["address"], index * ROW)
-            if column:
-                return given(U32, code.load(place, LANES_I32, 64))
-            return given(U32, code.load(code.lane_slot(place, lane_number, 4), I32, 4))
-
+        address = values["address"]
         word = [given(U32, values[f"word{index}"]) for index in range(4)]
         self._soffset, instruction_offset = given(U32, values["soffset"]), given(U32, values["offset"])
-        self._index = vgpr(0) if form.idxen else U32.const(0)
-        self._offset = vgpr(1 if form.idxen else 0) + instruction_offset if form.offen else instruction_offset
+        self._index = vgpr(code, address, lane_number) if form.idxen else U32.const(0)
+        self._offset = instruction_offset
+        if form.offen:
+            self._offset = vgpr(code, code.at(address, ROW * form.idxen), lane_number) + instruction_offset
         stride = memory.buffer_stride(word[1])
         self._structured = (stride != 0) if form.idxen else Bool.const(0)
         self._records = word[2]
@@ -125,24 +121,19 @@ def _buffer_fast(code: Checked, access: Access, form: BufferForm, values: dict[s
         last = build.add(build.zext(first, I64), i64(LANES * stride))
         conditions.append(build.icmp_unsigned("<=", last, build.zext(code.get(code.wave, WAVE, "lds_size"), I64)))
     with build.if_then(code.all_of(*conditions)):
-        table, elsewhere = code.local(I64, LANES), code.local(I32, access.count)
+        elsewhere = code.local(I32, access.count)
         for piece in range(access.count):
             code.store(i32(0), code.at(elsewhere, 4 * piece), 4)
-        code.store(build.select(inside, starts, splat(build, build.ptrtoint(elsewhere, I64))), table, 8)
-
-        def pointer_of(lane_number: ir.Value) -> ir.Value:
-            return build.inttoptr(code.load(code.lane_slot(table, lane_number, 8), I64, 8), PTR)
-
+        good = build.select(inside, starts, splat(build, build.ptrtoint(elsewhere, I64)))
         if form.lds:
+            pointer_of = lane_pointers(code, good)
             lds = code.get_pointer(code.wave, WAVE, "lds")
             kind = ir.VectorType(I32, access.count)
             with code.loop(LANES) as lane_number:
                 target = code.at(lds, build.zext(_lds_slot(code, values, lane_number, stride), I64))
                 code.store(code.load(pointer_of(lane_number), kind, 1), target, 1)
-        elif access.kind == "load":
-            rows_from_lanes(code, access.count, pointer_of, values["registers"])
         else:
-            lanes_from_rows(code, access.count, pointer_of, values["registers"])
+            move_rows(code, access, good, values["registers"])
         build.ret_void()
 
 

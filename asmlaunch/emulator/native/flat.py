@@ -12,22 +12,21 @@ from asmlaunch.emulator.build import i64
 from asmlaunch.emulator.isa import memory
 from asmlaunch.emulator.isa.language import U32, U64, concat
 from asmlaunch.emulator.isa.table import Access
-from asmlaunch.emulator.lower import I32, I64, LANES_I32, PTR, given, lanes
+from asmlaunch.emulator.lower import I32, I64, PTR, given, lanes
 from asmlaunch.emulator.native.access import (
     Checked,
     FlatSpace,
     GlobalSpace,
     ScratchSpace,
     Space,
-    lanes_from_rows,
     lds_registers,
     lds_stride,
     move_element,
-    rows_from_lanes,
+    move_rows,
     vector_registers,
+    vgpr,
 )
 from asmlaunch.emulator.native.helpers import ROW, helpers
-from asmlaunch.emulator.state import LANES
 
 
 @dataclass(frozen=True)
@@ -66,15 +65,11 @@ def flat(access: Access, form: FlatForm) -> str:
 def start(code: Checked, form: FlatForm, values: dict[str, ir.Value], lane_number: ir.Value | None) -> Any:
     """Byte address of one lane, or of all."""
 
-    def vgpr(index: int) -> U32:
-        place = code.at(values["address"], index * ROW)
-        if lane_number is None:
-            return given(U32, code.load(place, LANES_I32, 64))
-        return given(U32, code.load(code.lane_slot(place, lane_number, 4), I32, 4))
-
     build, low = code.builder, code.lowering()
     base = given(U64, build.add(values["base"], build.sext(values["offset"], I64)))
-    offset = vgpr(0).to(U64) if form.based else concat(vgpr(0), vgpr(1))
+    first = vgpr(code, values["address"], lane_number)
+    second = None if form.based else vgpr(code, code.at(values["address"], ROW), lane_number)
+    offset = first.to(U64) if second is None else concat(first, second)
     return low(memory.global_address, base, offset)
 
 
@@ -86,14 +81,7 @@ def _fast(code: Checked, access: Access, form: FlatForm, values: dict[str, ir.Va
     end = build.add(code.reduce("umax", starts), i64(access.nbytes))
     one_array = code.in_region(code.reduce("umin", starts), end, access.kind == "store")
     with build.if_then(build.and_(full, one_array)):
-        table = code.local(I64, LANES)
-        code.store(starts, table, 8)
-
-        def pointer_of(lane_number: ir.Value) -> ir.Value:
-            return build.inttoptr(code.load(code.lane_slot(table, lane_number, 8), I64, 8), PTR)
-
-        move = rows_from_lanes if access.kind == "load" else lanes_from_rows
-        move(code, access.count, pointer_of, values["registers"])
+        move_rows(code, access, starts, values["registers"])
         build.ret_void()
 
 
@@ -106,8 +94,7 @@ def _scratch_start(code: Checked, form: FlatForm, values: dict[str, ir.Value], l
     """Where in its scratch memory a lane's access begins."""
     build = code.builder
     base = build.add(build.trunc(values["base"], I32), values["offset"])
-    column = code.lane_slot(values["address"], lane_number, 4)
-    offset = U32.const(0) if form.bare else given(U32, code.load(column, I32, 4))
+    offset = U32.const(0) if form.bare else vgpr(code, values["address"], lane_number)
     return build.zext(code.lowering()(memory.scratch_address, given(U32, base), offset).ir, I64)
 
 
