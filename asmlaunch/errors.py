@@ -72,7 +72,13 @@ class DeviceError(AsmlaunchError):
 
 
 class EmulationError(AsmlaunchError):
-    """The emulator cannot go on; the subclasses say why."""
+    """The emulator cannot go on; the subclasses say why.
+
+    Attributes:
+        findings: what it had noticed until then (``devices.Finding``), as after a launch that ends.
+    """
+
+    findings: tuple[Any, ...] = ()
 
 
 class UnsupportedInstructionError(EmulationError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -25,13 +27,24 @@ from asmlaunch.cli import (
 )
 from asmlaunch.cli.map import kernarg_map
 from asmlaunch.cli.output import errors
-from asmlaunch.errors import AsmlaunchError
+from asmlaunch.devices.base import Finding
+from asmlaunch.errors import AsmlaunchError, EmulationError
 
 USAGE_STATUS = 2  # as typer's own usage errors; status 1 says that a comparison failed
 
 
+def _also(findings: Sequence[Finding]) -> None:
+    """What was noticed until an error, a line a kind."""
+    kinds = Counter(finding.kind for finding in findings)
+    for finding in {finding.kind: finding for finding in reversed(findings)}.values():
+        more = kinds[finding.kind] - 1
+        errors.print(f"also noticed: {finding}" + (f"; and {more} more" if more else ""), markup=False, highlight=False)
+
+
 class _Group(TyperGroup):
-    """Turns the package's errors into one line on stderr: a wrong file is not a reason for a traceback."""
+    """Turns the package's errors into a line on stderr, and what the emulator noticed before into more: a wrong file is
+    not a reason for a traceback.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -39,6 +52,8 @@ class _Group(TyperGroup):
         except AsmlaunchError as error:
             errors.print(f"[bold red]error:[/] {type(error).__name__}:", end=" ")
             errors.print(str(error), markup=False, highlight=False)
+            if isinstance(error, EmulationError):
+                _also(error.findings)
             raise typer.Exit(USAGE_STATUS) from error
 
 

@@ -18,6 +18,7 @@ from asmlaunch.cli.diagnose import show, with_bar
 from asmlaunch.cli.output import console, errors, print_json
 from asmlaunch.kernels import choose_object, find_objects, matching
 from asmlaunch.module import Kernel, load
+from asmlaunch.validate.a4w4 import k_per_split
 from asmlaunch.validate.diagnose import Diagnosis
 from asmlaunch.validate.problems import DEFINITIONS, Case, Definition, f4gemm
 
@@ -96,7 +97,9 @@ def a4w4(
 
 
 def _product(case: Any) -> str:
-    return f"{case.m}x{case.n}x{case.k}" + (f"/{1 << case.split_k}" if case.split_k else "")
+    """The sizes, and of split K the parts: steps of 256 may leave fewer than 2^split_k."""
+    parts = f"/{-(-case.k // k_per_split(case))}" if case.split_k else ""
+    return f"{case.m}x{case.n}x{case.k}{parts}"
 
 
 def _of_family(definition: Definition) -> Callable[..., None]:

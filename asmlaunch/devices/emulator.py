@@ -161,15 +161,13 @@ class EmulatorDevice:
             buffers=buffers,
             schedule=schedule,
             stepper=stepper,
+            noticed=beyond(compiled.program) if "registers" in checks else (),
             **options,
         )
-        findings = done.findings
-        if "registers" in checks:
-            findings += tuple(beyond(compiled.program))
         seconds = time.perf_counter() - start
-        report = fidelity.report(compiled.program, done.counts, checks, findings)
+        report = fidelity.report(compiled.program, done.counts, checks, done.findings)
         profile = Profile(compiled.program, done.counts)
-        return LaunchResult(seconds, self.name, findings, done.instructions, report, profile)
+        return LaunchResult(seconds, self.name, done.findings, done.instructions, report, profile)
 
 
 def _stepper(wanted: dict[str, Any]) -> Stepper | None:

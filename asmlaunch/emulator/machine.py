@@ -79,6 +79,7 @@ def run(
     outputs: Collection[str] = (),
     unset: Sequence[tuple[int, int]] = (),
     stepper: Stepper | None = None,
+    noticed: Sequence[Finding] = (),
 ) -> Run:
     """Execute every workgroup of ``grid``; their numbers count x fastest.
 
@@ -90,9 +91,10 @@ def run(
         outputs: names of buffers that hold nothing yet, for the check "uninitialised".
         unset: ranges of argument bytes that the caller has not set, for the check "kernarg".
         stepper: what is wanted of a run step by step (``emulator.debug``): one workgroup after the other.
+        noticed: findings from before the run, which come last.
 
     Raises:
-        EmulationError: a write outside the buffers, a wild read, an instruction budget used up.
+        EmulationError: a write outside the buffers, a wild read, an instruction budget used up; with the findings.
     """
     memory = aligned(max(len(kernarg), 1))
     memory[: len(kernarg)] = np.frombuffer(kernarg, np.uint8)
@@ -115,16 +117,21 @@ def run(
     workers = [Worker(job) for _ in range(min(threads, max(1, grid[0] * grid[1] * grid[2])))]
     _run_all(workers, job)
     try:
-        _raise_failures(workers, job)
+        failures = _failures(workers, job)
     finally:
         for worker in workers:
             worker.release()
-    records = [worker.records for worker in workers]
     counts = np.array([worker.counts for worker in workers]).sum(axis=0, dtype=np.uint64)
-    findings = explain(compiled, records, known)
+    findings, faults = explain(compiled, [worker.records for worker in workers], known)
     if monitor:
-        findings += tuple(monitor.findings([worker.shadow for worker in workers if worker.shadow]))
-    return Run(sum(worker.executed for worker in workers), findings, counts)
+        findings += monitor.findings([worker.shadow for worker in workers if worker.shadow])
+    failures += faults
+    findings += [Finding("fault", str(failure), "error", compiled.kernel.name) for failure in failures[1:]]
+    findings += noticed
+    if failures:
+        failures[0].findings = tuple(findings)
+        raise failures[0]
+    return Run(sum(worker.executed for worker in workers), tuple(findings), counts)
 
 
 def _monitor(
@@ -172,28 +179,34 @@ def _run_all(workers: Sequence[Worker], job: Job) -> None:
         raise
 
 
-def _raise_failures(workers: Sequence[Worker], job: Job) -> None:
+def _failures(workers: Sequence[Worker], job: Job) -> list[EmulationError]:
+    """Why workers stopped before their end, but for what is in their records of memory.
+
+    Raises:
+        What a worker has raised.
+    """
     for worker in workers:
         if worker.error is not None:
             raise worker.error
-    name = job.compiled.kernel.name
+    name, found = job.compiled.kernel.name, list[EmulationError]()
     for worker in workers:
         if worker.status == Status.LOST:
             wave = next(wave for wave in worker.waves if wave["status"] == Status.LOST)
             jump = job.compiled.program.blocks[int(wave["block"])].instructions[-1]
-            raise EmulationError(
+            what = (
                 f"kernel {name} at {jump.address:#x} `{jump.text}`: wave {wave['id']} of workgroup "
-                f"{tuple(map(int, wave['group_id']))} jumps to where no code is known",
-                hint="the emulator follows calls whose addresses are made from s_getpc_b64 and constants",
+                f"{tuple(map(int, wave['group_id']))} jumps to where no code is known"
             )
+            hint = "the emulator follows calls whose addresses are made from s_getpc_b64 and constants"
+            found.append(EmulationError(what, hint=hint))
         if worker.status == Status.BUDGET:
             wave = next(wave for wave in worker.waves if wave["status"] == Status.BUDGET)
             address = job.compiled.program.blocks[int(wave["block"])].address
-            raise InstructionBudgetError(
-                f"kernel {name}: wave {wave['id']} of workgroup {tuple(map(int, wave['group_id']))} near {address:#x}",
-                got=f"more than {job.budget:,} instructions",
-                hint="most likely an endless loop: check the sizes it was given, or raise max_instructions",
-            )
+            group = tuple(map(int, wave["group_id"]))
+            what = f"kernel {name}: wave {wave['id']} of workgroup {group} near {address:#x}"
+            hint = "most likely an endless loop: check the sizes it was given, or raise max_instructions"
+            found.append(InstructionBudgetError(what, got=f"more than {job.budget:,} instructions", hint=hint))
+    return found
 
 
 #: The part of a wave that is set at entry: all but the VGPRs, and v0.
@@ -333,8 +346,8 @@ _KERNEL_DISPATCH = 2
 def dispatch_packet(
     kernel: KernelInfo, kernarg: NDArray[np.uint8], grid: Dim3, block: Dim3, dynamic_lds: int
 ) -> NDArray[np.void]:
-    """The packet of a launch, for kernels that look at it; without a kernel object and a signal."""
-    packet = np.zeros(1, PACKET)
+    """The packet of a launch, aligned as in a queue, for kernels that look at it; no kernel object and no signal."""
+    packet = aligned(PACKET.itemsize).view(PACKET)
     packet["header"], packet["dimensions"], packet["block"] = _KERNEL_DISPATCH, 3, block
     packet["work_items"] = [groups * size for groups, size in zip(grid, block, strict=True)]
     packet["private_size"], packet["group_size"] = kernel.scratch_size, kernel.lds_size + dynamic_lds

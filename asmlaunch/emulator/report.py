@@ -20,16 +20,14 @@ NEAR = 1 << 20
 
 def explain(
     compiled: CompiledKernel, records: Sequence[NDArray[np.void]], buffers: Sequence[Buffer]
-) -> tuple[Finding, ...]:
-    """Findings of a run, in order of address.
+) -> tuple[list[Finding], list[MemoryFaultError]]:
+    """Findings of a run, in order of address, and what makes it fail: writes outside the buffers, reads far from all of
+    them, resources without a meaning.
 
     Args:
         records: one array a worker, one record a memory instruction.
-
-    Raises:
-        MemoryFaultError: a write outside the buffers, or a read far from all of them.
     """
-    findings = []
+    findings, faults = [], []
     for number in np.flatnonzero(np.sum([worker["count"] for worker in records], axis=0)):
         instruction = compiled.program.accesses[number]
         there = [worker[number] for worker in records if worker[number]["count"]]
@@ -42,10 +40,13 @@ def explain(
         )
         kind, address = Fault(int(first["kind"])), int(first["address"])
         if kind is Fault.DESCRIPTOR:
-            raise MemoryFaultError(
-                f"{where}: a buffer resource that swizzles addresses or adds the lane number",
-                hint="the emulator does not define these; run the kernel on a GPU",
+            faults.append(
+                MemoryFaultError(
+                    f"{where}: a buffer resource that swizzles addresses or adds the lane number",
+                    hint="the emulator does not define these; run the kernel on a GPU",
+                )
             )
+            continue
         if kind in (Fault.LDS_READ, Fault.LDS_WRITE):
             verb = "reads" if kind is Fault.LDS_READ else "writes"
             findings.append(Finding("lds", f"{where} {verb} LDS at {address:#x}, outside its allocation ({count:,}x)"))
@@ -59,19 +60,16 @@ def explain(
             continue
         distance, place = locate(address, buffers)
         if kind is Fault.WRITE:
-            raise MemoryFaultError(
-                f"{where} writes {first['size']} bytes at {address:#x}: {place} ({count:,}x)",
-                hint="check the pointer, the sizes and the strides, and that the output has the rows the kernel writes",
-            )
-        if distance > NEAR:
-            raise MemoryFaultError(
-                f"{where} reads {first['size']} bytes at {address:#x}: {place} ({count:,}x)",
-                hint="check the pointers and strides of the arguments",
-            )
-        findings.append(
-            Finding("over-read", f"{where} reads at {address:#x}: {place} ({count:,}x); zeros were returned")
-        )
-    return tuple(findings)
+            hint = "check the pointer, the sizes and the strides, and that the output has the rows the kernel writes"
+            text = f"{where} writes {first['size']} bytes at {address:#x}: {place} ({count:,}x)"
+            faults.append(MemoryFaultError(text, hint=hint))
+        elif distance > NEAR:
+            text = f"{where} reads {first['size']} bytes at {address:#x}: {place} ({count:,}x)"
+            faults.append(MemoryFaultError(text, hint="check the pointers and strides of the arguments"))
+        else:
+            text = f"{where} reads at {address:#x}: {place} ({count:,}x); zeros were returned"
+            findings.append(Finding("over-read", text))
+    return findings, faults
 
 
 def locate(address: int, buffers: Sequence[Buffer]) -> tuple[int, str]:

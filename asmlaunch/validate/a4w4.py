@@ -29,7 +29,7 @@ _UNWRITTEN = 0xFFFF  # a bf16 NaN: an element that the kernel does not write fai
 
 @dataclass(frozen=True)
 class Case:
-    """The size of a problem: rows M, columns N, depth K, ``2^split_k`` parts of K, and the seed of its data."""
+    """The size of a problem: rows M, columns N, depth K, K in at most ``2^split_k`` parts, and the seed of its data."""
 
     m: int
     n: int

@@ -165,9 +165,21 @@ def test_verify_as_json_in_a_folder_of_ones_own(kernel: Path, tmp_path: Path, mo
     assert row["device"] == "emulator"
 
 
-def test_verify_split_k() -> None:
-    text = run("verify", "a4w4", "--kernel", "BpreShuffle_128x512", "--split-k", 1)
-    assert "128x512x1024/2" in text
+@pytest.mark.parametrize(("sizes", "label"), [((), "128x512x1024/2"), (("-k", 1792), "128x512x1792/7")])
+def test_verify_split_k(sizes: tuple[object, ...], label: str) -> None:
+    """An eighth of K = 1792 is not a multiple of 256, so seven workgroups take all of it."""
+    split = 3 if sizes else 1
+    text = run("verify", "a4w4", "--kernel", "BpreShuffle_128x512", "--split-k", split, *sizes)
+    assert label in text
+
+
+def test_an_error_comes_with_what_was_noticed_before(aiter_kernels: Path) -> None:
+    """The atomics of this kernel's split K take addresses from registers that were loaded over (docs/findings.md)."""
+    problem = ("--kernel", "x32", "--problem", "splits=1", "--no-check")
+    text = run("verify", "fp8_block_scale", "--kernels", aiter_kernels, *problem, status=2)
+    assert "error: MemoryFaultError" in text
+    assert "also noticed: races: kernel f8_block_scale_mi350_x32" in text
+    assert "also noticed: fault: kernel f8_block_scale_mi350_x32" in text
 
 
 def test_verify_fails_when_a_result_is_wrong(kernel: Path, tmp_path: Path) -> None:

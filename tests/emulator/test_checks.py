@@ -14,6 +14,7 @@ from asmlaunch.emulator.checks.waits import Wait, wait_of
 from asmlaunch.emulator.compile import compile_blocks
 from asmlaunch.emulator.decode import parse
 from asmlaunch.emulator.report import named_lanes
+from asmlaunch.errors import InstructionBudgetError, MemoryFaultError
 
 UNDEFINED = """
     s_load_dwordx2 s[6:7], s[0:1], 0x0
@@ -160,3 +161,54 @@ def test_values_that_move_between_lanes(before: str, undefined: tuple[int, ...])
     kernel = build(HALF.format(before=before), "out:ptr")
     result = kernel.launch({"out": np.zeros(64, np.uint32)}, grid=1, block=64, checks="uninitialised")
     assert [finding.lanes for finding in result.findings] == ([undefined] if undefined else [])
+
+
+#: Reads past the end of x, stores what nobody has written, and then writes past the end of out.
+STRAY = """
+    s_load_dwordx4 s[4:7], s[0:1], 0x0
+    v_lshlrev_b32 v1, 2, v0
+    s_waitcnt lgkmcnt(0)
+    global_load_dword v2, v1, s[4:5] offset:256
+    global_store_dword v1, v5, s[6:7]
+    s_waitcnt vmcnt(0)
+    global_store_dword v1, v1, s[6:7] offset:512
+"""
+
+
+def test_an_error_has_the_findings_from_before_it() -> None:
+    kernel = build(STRAY, "x out", vgprs=4)
+    x, out = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    with pytest.raises(MemoryFaultError, match=r"writes 4 bytes.*256 bytes past the end of out") as caught:
+        kernel.launch({"x": x, "out": out}, grid=1, block=64, checks="all")
+    assert [finding.kind for finding in caught.value.findings] == ["over-read", "uninitialised", "registers"]
+
+
+def test_of_two_faults_one_is_the_error() -> None:
+    """A wild read gives zeros, and the run goes on to a write that is wrong too."""
+    body = (
+        STRAY.replace("offset:256", "").replace("v5", "v1").replace("global_load", "s_mov_b32 s5, 0x1234\n global_load")
+    )
+    kernel = build(body, "x out")
+    x, out = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    with pytest.raises(MemoryFaultError, match="reads 4 bytes at 0x1234") as caught:
+        kernel.launch({"x": x, "out": out}, grid=1, block=64)
+    (finding,) = caught.value.findings
+    assert (finding.kind, finding.severity) == ("fault", "error")
+    assert "writes 4 bytes" in finding.message
+
+
+def test_an_endless_loop_has_its_findings_too() -> None:
+    with pytest.raises(InstructionBudgetError) as caught:
+        launch(UNDEFINED + ".Lagain:\n s_branch .Lagain", checks="all", max_instructions=1000)
+    assert [finding.kind for finding in caught.value.findings] == ["uninitialised"]
+
+
+def test_what_goes_before_the_first_row_is_no_overlap() -> None:
+    """Two waves store the same numbers to the same place; no row comes before the first one."""
+    body = "v_and_b32 v0, 63, v0" + UNDEFINED.replace("v5", "v1")
+    for offset, overlaps in ((0, False), (256, True)):
+        body_there = body.replace("s[6:7]\n", f"s[6:7] offset:{offset}\n") if offset else body
+        out = np.zeros((2, 64), np.uint32)
+        (finding,) = build(body_there, "out").launch({"out": out}, grid=1, block=128, checks="races").findings
+        assert "of wave 0 does, with nothing to order the two" in finding.message
+        assert ("N-edge overlap" in finding.message) == overlaps

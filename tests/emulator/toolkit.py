@@ -28,14 +28,17 @@ _KINDS = {
 
 def source(
     body: str, arguments: str, *, lds: int = 0, vgprs: int = 32, accum: int | None = None, sgprs: int = 32,
-    denormals: int = 3, name: str = "kernel",
+    denormals: int = 3, name: str = "kernel", entry: str = "kernarg_segment_ptr",
 ) -> str:  # fmt: skip
     """A whole source file around the instructions ``body``; ``s_endpgm`` is added.
 
     Args:
         arguments: such as "x:ptr count:u32"; a pointer is the default.
         accum: the first AccVGPR; None: there are none.
+        entry: what the user SGPRs hold at entry, two SGPRs each; their order is the architecture's.
     """
+    user = entry.split()
+    asked = "\n        ".join(f".amdhsa_user_sgpr_{state} 1" for state in user)
     offset, lines = 0, []
     for argument in arguments.split():
         label, _, kind = argument.partition(":")
@@ -63,8 +66,8 @@ def source(
         .amdhsa_next_free_vgpr {vgprs}
         .amdhsa_next_free_sgpr {sgprs}
         .amdhsa_accum_offset {min(accum or vgprs, vgprs)}
-        .amdhsa_user_sgpr_count 2
-        .amdhsa_user_sgpr_kernarg_segment_ptr 1
+        .amdhsa_user_sgpr_count {2 * len(user)}
+        {asked}
         .amdhsa_system_sgpr_workgroup_id_x 1
         .amdhsa_group_segment_fixed_size {lds}
         .amdhsa_float_denorm_mode_32 {denormals}

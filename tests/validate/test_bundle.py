@@ -113,6 +113,13 @@ def test_a_launch_that_ends_early(kernel: Kernel, tmp_path: Path) -> None:
     assert Bundle.load(saved(made, tmp_path)).result["error"] == made.result["error"]
 
 
+def test_a_launch_that_ends_early_keeps_what_was_noticed(kernel: Kernel) -> None:
+    """Rows too far apart: the stores of the indices and those of the weights go astray, one of them is the error."""
+    made = bundle(Rig(kernel, CASE, checks="all"), changed={"out_stride": 1 << 20})
+    assert "MemoryFaultError" in made.result["error"]
+    assert any(one.startswith("fault: ") for one in made.result["findings"])
+
+
 def rewritten(path: Path, change: object) -> bytes:
     with zipfile.ZipFile(path) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}

@@ -176,7 +176,10 @@ class _Explained:
         buffer = next((one for one in self._buffers if one.name == self._argument()), None)
         if buffer is None or len(buffer.shape) != 2 or self._is_load():
             return ""
-        column = (self._address - buffer.address) % buffer.strides[0] // max(1, buffer.strides[1])
+        row, rest = divmod(self._address - buffer.address, buffer.strides[0])
+        if row == 0:
+            return ""
+        column = rest // max(1, buffer.strides[1])
         other = self._group_of((int(self._first["other_agent"]) - 1) // 16)
         last = self._grid[0] - 1
         if self._kind is Kind.RACE_GROUPS and {self._group[0], other[0]} != {0, last}:

@@ -215,8 +215,10 @@ class Rig:
                     **self.options,
                 )
                 findings, instructions = tuple(map(str, result.findings)), result.instructions
-        except (EmulationError, DeviceError) as raised:
+        except DeviceError as raised:
             error = raised
+        except EmulationError as raised:
+            error, findings = raised, tuple(map(str, raised.findings))
         outputs = {name: _bytes(_owner(buffers[name])).copy() for name in self.written}
         return Observation(outputs, error, findings, instructions, result)
 
