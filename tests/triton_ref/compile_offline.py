@@ -12,7 +12,6 @@ import json
 from typing import Any
 
 import torch
-import triton
 
 from asmlaunch.triton_ref import Config, addmm, gemm_a4w4, matmul, offline
 from asmlaunch.triton_ref.hardware import KNOWN
@@ -57,10 +56,7 @@ def main() -> None:
     for target in LARGE:
         a, b = torch.empty(64, 96, dtype=torch.bfloat16), torch.empty(96, 64, dtype=torch.bfloat16)
         dense = {"a": a, "b": b, "c": torch.empty(64)}
-        # Copies past the registers ask for an entry state that the emulator has not got (the dispatch packet).
-        triton.knobs.amd.use_async_copy = False
         result += entries(target, "dense", lambda c, a, b: addmm(c, a, b, config=SMALL), dense, SMALL)
-        del triton.knobs.amd.use_async_copy
         mx = {
             name: torch.empty(shape, dtype=torch.uint8)
             for name, shape in (("a", (16, 32)), ("b", (32, 32)), ("a_scale", (16, 2)), ("b_scale", (32, 2)))
