@@ -51,14 +51,14 @@ def test_kernels_of_few_rows_compile_for_hopper(compiled, case, kernel):
     assert entry["shared"] <= few_rows.cut(16, 128, 256, KNOWN["sm90"]).shared + 4096
 
 
-def launch(entry, tensors):
+def launch(entry, tensors, **options):
     """Run a compiled kernel in the emulator; its integers and pointers follow each other as in the signature."""
     kernel = asmlaunch.load(base64.b64decode(entry["binary"]), device="emulator").kernel
     values = [tensors[v] if isinstance(v, str) else v for v in entry["arguments"]]
     values += [0] * (len(kernel.schema.names) - len(values))  # scratch memory that no kernel here asks for
     arguments = dict(zip(kernel.schema.names, values, strict=True))
-    block = (64 * entry["warps"], 1, 1)
-    return kernel.launch(arguments, grid=tuple(entry["grid"]), block=block, dynamic_lds=entry["shared"], checks="all")
+    shape = {"grid": tuple(entry["grid"]), "block": (64 * entry["warps"], 1, 1), "dynamic_lds": entry["shared"]}
+    return kernel.launch(arguments, **shape, **options)
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])
@@ -70,7 +70,7 @@ def test_dense_in_the_emulator(compiled, target):
     out = np.full((64, 64), 0xFFFF, np.uint16)
     tensors = {name: t.view(torch.int16).numpy() for name, t in (("a", a), ("b", b))}
     (entry,) = compiled[target, "dense"]
-    result = launch(entry, {**tensors, "c": c.numpy(), "out": out})
+    result = launch(entry, {**tensors, "c": c.numpy(), "out": out}, checks="all")
     assert result.findings == ()
     # gfx950 copies past the registers, unless told otherwise.
     assert any(row.text.endswith(" lds") for row in result.profile.covered) == (target == "gfx950")
