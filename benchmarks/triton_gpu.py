@@ -248,13 +248,16 @@ def mixed_checks() -> Iterator[Check]:
 
 def stability_checks() -> Iterator[Check]:
     """Stream-K: the same bits 1,000 times, on two streams at once, and from a graph; flags zero afterwards."""
-    from asmlaunch.triton_ref import flags_left, gemm_a4w4, matmul
+    from asmlaunch.triton_ref import Config, flags_left, gemm_a4w4, matmul
 
     if not turn():
         return
     a = torch.randn(512, 4096, device="cuda").bfloat16()
     b = torch.randn(4096, 1280, device="cuda").bfloat16()
     first = matmul(a, b, schedule="stream_k")
+    deep = torch.randn(300, 16384, device="cuda").bfloat16()
+    split = Config(128, 128, 64, 4, 4, "stream_k", parts=11)
+    sums = matmul(deep, deep.T, config=split)
 
     def repeated() -> bool:
         wrong = torch.zeros((), dtype=torch.int64, device="cuda")
@@ -288,6 +291,10 @@ def stability_checks() -> Iterator[Check]:
         return wrong == 0
 
     yield "stream-K 1,000 times", repeated
+    yield (
+        "parts of K 200 times",
+        lambda: all(torch.equal(matmul(deep, deep.T, config=split), sums) for _ in range(200)),
+    )
     yield "stream-K on two streams", streams
     yield "stream-K in a graph", captured
     x, w, sx, sw = mx_problem(16, 1280, 8192)

@@ -6,7 +6,8 @@
 * Stream-K: whole waves of tiles as above, then the K-steps of the tiles that are left are shared out evenly. A tile
   whose steps several programs did is finished by the one that did its last step: it waits for the others' sums and adds
   them in a fixed order. Those have lower numbers and store their part before they wait for anything, so programs may
-  also run one after the other.
+  also run one after the other. With few tiles, where one program would wait for many, each does a part of one tile, and
+  the sums are added by ``add_parts`` in a launch of its own, all at once and in a fixed order too.
 
 Source of stream-K: Osama, Merrill, Cecka, Garland, Owens, "Stream-K", PPoPP 2023.
 """
@@ -39,6 +40,8 @@ def steps_sum(
     A_TURNED: tl.constexpr, B_TURNED: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """The sum of K-steps [first, last) of a tile. With TMA, a turned operand's descriptor has swapped dimensions."""
+    # Where a loop might run no step, ptxas waits for each product of some tiles (C7515).
+    tl.assume(last > first)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.int32 if INTEGER else tl.float32)
     if TMA:
         for step in range(first, last):
@@ -117,22 +120,34 @@ def tile_place(tile, m, n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: 
     return group * GROUP + within % height, within // height
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["whole_tiles", "all_tiles", "programs"])
 def gemm(
     a, b, c, out, row_scale, column_scale, partials, flags, m, n, k, whole_tiles, all_tiles, programs, alpha, beta,
     a_strides, b_strides, c_strides, out_strides, INTEGER: tl.constexpr, FORMAT_A: tl.constexpr, FORMAT_B: tl.constexpr,
     HAS_C: tl.constexpr, SCALED: tl.constexpr, PLAIN: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, GROUP: tl.constexpr, PERSISTENT: tl.constexpr, STREAM_K: tl.constexpr, TMA: tl.constexpr,
-    TMA_STORE: tl.constexpr, A_TURNED: tl.constexpr, B_TURNED: tl.constexpr, WIDE: tl.constexpr,
+    BLOCK_K: tl.constexpr, GROUP: tl.constexpr, PERSISTENT: tl.constexpr, STREAM_K: tl.constexpr, SPLIT: tl.constexpr,
+    TMA: tl.constexpr, TMA_STORE: tl.constexpr, A_TURNED: tl.constexpr, B_TURNED: tl.constexpr, WIDE: tl.constexpr,
     FLATTEN: tl.constexpr,
 ):  # fmt: skip
     """``whole_tiles`` of ``all_tiles`` are computed whole by ``programs`` programs; with stream-K these share the rest.
 
     ``flags`` ([programs], zero) say which ``partials`` ([programs, BLOCK_M * BLOCK_N]) are there; they are left zero.
+    Split, program p stores the sum of part ``p % parts`` of tile ``p // parts`` in partials, and nothing else.
     """
     program = tl.program_id(0)
     steps = tl.cdiv(k, BLOCK_K)
-    if not PERSISTENT:
+    if SPLIT:
+        parts = programs // all_tiles
+        tile_m, tile_n = tile_place(program // parts, m, n, BLOCK_M, BLOCK_N, GROUP)
+        part = (program % parts).to(tl.int64)
+        acc = steps_sum(
+            a, b, tile_m, tile_n, (part * steps // parts).to(tl.int32), ((part + 1) * steps // parts).to(tl.int32), m,
+            n, k, a_strides, b_strides, INTEGER, FORMAT_A, FORMAT_B, BLOCK_M, BLOCK_N, BLOCK_K, TMA, A_TURNED,
+            B_TURNED, WIDE,
+        )  # fmt: skip
+        inner = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+        tl.store(partials + program.to(tl.int64) * (BLOCK_M * BLOCK_N) + inner, acc.to(tl.float32, bitcast=True))
+    elif not PERSISTENT:
         tile_m, tile_n = tile_place(program, m, n, BLOCK_M, BLOCK_N, GROUP)
         acc = steps_sum(
             a, b, tile_m, tile_n, 0, steps, m, n, k, a_strides, b_strides, INTEGER, FORMAT_A, FORMAT_B, BLOCK_M,
@@ -190,3 +205,30 @@ def gemm(
                     HAS_C, SCALED, PLAIN, BLOCK_M, BLOCK_N, TMA_STORE,
                 )  # fmt: skip
             end = start
+
+
+@triton.jit(do_not_specialize=["parts"])
+def add_parts(
+    c, out, row_scale, column_scale, partials, m, n, parts, alpha, beta, c_strides, out_strides, INTEGER: tl.constexpr,
+    HAS_C: tl.constexpr, SCALED: tl.constexpr, PLAIN: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Add the ``parts`` sums of each tile that ``gemm`` left in partials, ``ROWS`` rows of a tile a program."""
+    SLICES: tl.constexpr = BLOCK_M // ROWS
+    AREA: tl.constexpr = BLOCK_M * BLOCK_N
+    tile = tl.program_id(0) // SLICES
+    piece = tl.program_id(0) % SLICES
+    tile_m, tile_n = tile_place(tile, m, n, BLOCK_M, BLOCK_N, GROUP)
+    inner = tl.arange(0, ROWS)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    there = partials + tile.to(tl.int64) * parts * AREA + piece * (ROWS * BLOCK_N) + inner
+    dtype: tl.constexpr = tl.int32 if INTEGER else tl.float32
+    acc = tl.zeros((ROWS, BLOCK_N), dtype)
+    for first in range(0, parts, 8):
+        # In one load, so that all of it is under way at a time.
+        part = first + tl.arange(0, 8)[:, None, None]
+        several = tl.load(there[None, :, :] + part.to(tl.int64) * AREA, mask=part < parts, other=0)
+        acc += tl.sum(several.to(dtype, bitcast=True), axis=0)
+    store_tile(
+        out, c, row_scale, column_scale, acc, tile_m * SLICES + piece, tile_n, m, n, alpha, beta, out_strides,
+        c_strides, HAS_C, SCALED, PLAIN, ROWS, BLOCK_N, False,
+    )  # fmt: skip

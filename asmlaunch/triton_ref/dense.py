@@ -20,6 +20,8 @@ FP8 = {
 """The FP8 types and their names in the kernels."""
 
 _WIDE_FROM = 2**31
+_SLICE = 512
+"""Elements of the result that a program adds the parts of: one load of 16 bytes a thread and part."""
 
 
 def kind_of(a: torch.Tensor, b: torch.Tensor, hardware: Hardware) -> Kind:
@@ -85,19 +87,30 @@ def launch(
         if stream_k:
             scratch = stack.enter_context(workspace.use(a.device))
             partials = scratch.get("partials", programs * config.block_m * config.block_n, torch.float32)
-            flags = scratch.flags(programs)
+            if not config.parts:
+                flags = scratch.flags(programs)
+        addend = out if c is None else c
+        scales = (out if row_scale is None else row_scale, out if column_scale is None else column_scale)
+        strides = (0, 0) if c is None else c.stride(), out.stride()
+        shared = {
+            "INTEGER": a.dtype == torch.int8, "HAS_C": c is not None, "SCALED": row_scale is not None, "PLAIN": plain,
+            "BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "GROUP": config.group,
+        }  # fmt: skip
         _jit_gemm.gemm[(programs,)](
-            left, right, out if c is None else c, target,
-            out if row_scale is None else row_scale, out if column_scale is None else column_scale,
-            partials, flags, m, n, k, whole, config.tiles(m, n), programs, alpha, beta, a.stride(), b.stride(),
-            (0, 0) if c is None else c.stride(), out.stride(),
-            INTEGER=a.dtype == torch.int8, FORMAT_A=format_a, FORMAT_B=format_b, HAS_C=c is not None,
-            SCALED=row_scale is not None, PLAIN=plain, BLOCK_M=config.block_m, BLOCK_N=config.block_n,
-            BLOCK_K=config.block_k, GROUP=config.group, PERSISTENT=config.schedule != "data_parallel",
-            STREAM_K=stream_k, TMA=tma, TMA_STORE=tma_store, A_TURNED=tma and a.stride(1) != 1,
-            B_TURNED=tma and b.stride(1) != 1, WIDE=_wide(a, b), FLATTEN=flatten,
-            num_warps=config.warps, num_stages=config.stages,
+            left, right, addend, target, *scales, partials, flags, m, n, k, whole, config.tiles(m, n), programs, alpha,
+            beta, a.stride(), b.stride(), *strides, FORMAT_A=format_a, FORMAT_B=format_b, BLOCK_K=config.block_k,
+            PERSISTENT=config.schedule != "data_parallel", STREAM_K=stream_k and not config.parts,
+            SPLIT=config.parts > 0, TMA=tma, TMA_STORE=tma_store, A_TURNED=tma and a.stride(1) != 1,
+            B_TURNED=tma and b.stride(1) != 1, WIDE=_wide(a, b), FLATTEN=flatten, num_warps=config.warps,
+            num_stages=config.stages, **shared,
         )  # fmt: skip
+        if config.parts:
+            rows = max(1, min(config.block_m, _SLICE // config.block_n))
+            slices = config.tiles(m, n) * config.block_m // rows
+            _jit_gemm.add_parts[(slices,)](
+                addend, out, *scales, partials, m, n, programs // config.tiles(m, n), alpha, beta, *strides, ROWS=rows,
+                num_warps=4, **shared,
+            )  # fmt: skip
     return config
 
 

@@ -21,14 +21,14 @@ def encode(config: Config | None) -> list[int]:
     if config is None:
         return []
     values = dataclasses.astuple(config)
-    return [*values[:5], SCHEDULES.index(config.schedule), config.group]
+    return [*values[:5], SCHEDULES.index(config.schedule), *values[6:]]
 
 
 def _decode(values: list[int]) -> Config | None:
     if not values:
         return None
-    block_m, block_n, block_k, warps, stages, schedule, group = values
-    return Config(block_m, block_n, block_k, warps, stages, SCHEDULES[schedule], group)
+    block_m, block_n, block_k, warps, stages, schedule, *rest = values
+    return Config(block_m, block_n, block_k, warps, stages, SCHEDULES[schedule], *rest)
 
 
 def _run(

@@ -27,6 +27,8 @@ class Config:
         stages: depth of the software pipeline.
         schedule: one of :data:`SCHEDULES`.
         group: rows of tiles that are computed together, for the cache.
+        parts: with stream-K, the programs that share each tile's steps (never more than there are steps); 0 shares the
+            steps of all tiles evenly among the units.
     """
 
     block_m: int
@@ -36,6 +38,7 @@ class Config:
     stages: int
     schedule: str = "data_parallel"
     group: int = 8
+    parts: int = 0
 
     def steps(self, k: int) -> int:
         """Steps along K."""
@@ -76,7 +79,7 @@ def shared_bytes(config: Config, kind: Kind, hardware: Hardware) -> int:
     result = config.block_m * config.block_n * 4
     # A persistent program loads the next tile's operands while it stores this one's result.
     barriers = 1024
-    if config.schedule == "data_parallel":
+    if config.schedule == "data_parallel" or config.parts:
         return max(buffers + widened, result) + barriers
     return buffers + widened + result // 2 + barriers
 
@@ -106,6 +109,8 @@ def require(config: Config, kind: Kind, hardware: Hardware) -> None:
         raise LaunchError("schedule", got=repr(config.schedule), need=f"one of {', '.join(SCHEDULES)}")
     if any(p <= 0 or p & (p - 1) for p in powers) or min(powers[:3]) < 16 or (kind.itemsize == 1 and powers[2] < 32):
         raise LaunchError("tile and warps", got=powers, need="powers of two, tiles of at least 16 (K of bytes: 32)")
+    if config.parts < 0 or (config.parts and config.schedule != "stream_k"):
+        raise LaunchError("parts", got=f"{config.parts} with {config.schedule}", need="0, or more with stream_k")
     if not fits(config, kind, hardware):
         raise LaunchError(
             f"configuration {config}",
@@ -126,6 +131,8 @@ _AMD = (
     (128, 128, 32, 4, 2), (128, 64, 64, 4, 2), (64, 128, 64, 4, 2), (64, 64, 64, 4, 2), (32, 64, 64, 4, 2),
     (16, 64, 64, 4, 2), (32, 32, 64, 2, 2), (16, 16, 64, 1, 2),
 )  # fmt: skip
+# Of more parts than fit the units the model makes nothing.
+_PARTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 # Multiplied without matrix cores, each thread holding its rows and columns.
 _SCALAR = ((64, 64, 16, 8, 3), (64, 32, 32, 4, 3), (32, 32, 32, 4, 3), (16, 16, 32, 2, 3))
 _INTERPRETER = ((64, 64, 128, 4, 2), (32, 32, 128, 4, 2), (16, 16, 256, 1, 2))
@@ -142,9 +149,10 @@ def candidates(kind: Kind, hardware: Hardware, schedule: str | None = None) -> I
         tiles = _NVIDIA if hardware.warp == 32 else _AMD
     for block in tiles:
         for name in SCHEDULES if schedule is None else (schedule,):
-            config = Config(*block, schedule=name)
-            if fits(config, kind, hardware) and not (kind.itemsize == 1 and config.block_k < 32):
-                yield config
+            for parts in (0, *_PARTS) if name == "stream_k" else (0,):
+                config = Config(*block, schedule=name, parts=parts)
+                if fits(config, kind, hardware) and not (kind.itemsize == 1 and config.block_k < 32):
+                    yield config
 
 
 def programs(config: Config, m: int, n: int, k: int, hardware: Hardware) -> tuple[int, int]:
@@ -154,6 +162,8 @@ def programs(config: Config, m: int, n: int, k: int, hardware: Hardware) -> tupl
         return tiles, tiles
     if config.schedule == "persistent":
         return min(tiles, hardware.units), tiles
+    if config.parts:
+        return tiles * min(config.parts, config.steps(k)), 0
     rest = tiles % hardware.units
     if tiles < hardware.units or not rest:
         whole = 0 if rest else tiles
@@ -179,13 +189,23 @@ def seconds(config: Config, m: int, n: int, k: int, kind: Kind, hardware: Hardwa
         compute *= 1.25 if area >= 32768 else 1.07
     if config.schedule == "stream_k" and not kind.lined:
         compute *= 1.4  # such loads cost more where the pipeline starts anew
-    loads = (config.block_m + config.block_n) * config.block_k * kind.itemsize
-    step = max(compute, loads / (2.6 * hardware.bandwidth / hardware.units))
-    if hardware.warp == 32:
-        step = max(step, 1.1e-6 / (config.stages - 1))  # one load's way, shared by the steps that are under way
+    cache = 2.6 * hardware.bandwidth / hardware.units
+    busy = max(compute, (config.block_m + config.block_n) * config.block_k * kind.itemsize / cache)
+    # One load's way, shared by the steps that are under way.
+    latency = 1.1e-6 / (config.stages - 1) if hardware.warp == 32 else 0.0
+    step = max(busy, latency)
     resident = max(1, min(hardware.shared // shared_bytes(config, kind, hardware), 2)) if area <= 8192 else 1
     steps, tiles = config.steps(k), config.tiles(m, n)
     store = area * 2 / (hardware.bandwidth / hardware.units)
+    memory = (m * k + k * n) * kind.itemsize / hardware.bandwidth
+    if config.parts:
+        count, _ = programs(config, m, n, k, hardware)
+        each, share = ceil(steps * tiles / count), ceil(count / hardware.units)
+        resident = max(1, min(hardware.shared // shared_bytes(config, kind, hardware), 2))
+        work = each * max(share * busy, ceil(share / resident) * latency)
+        # The sums are written by one launch and read by another, evenly.
+        sums = 4 * area * (share / cache + count / hardware.units / cache)
+        return 2 * hardware.launch + max(work, memory) + sums
     if config.schedule == "stream_k":
         count, whole = programs(config, m, n, k, hardware)
         shared = (tiles - whole) * steps / max(count, 1)
@@ -194,7 +214,6 @@ def seconds(config: Config, m: int, n: int, k: int, kind: Kind, hardware: Hardwa
         work = (whole / max(count, 1)) * (steps * step + store) + shared * step + store + fix
         return hardware.launch + work
     waves = ceil(tiles / hardware.units) if resident == 1 else max(1.0, tiles / hardware.units)
-    memory = (m * k + k * n) * kind.itemsize / hardware.bandwidth
     return hardware.launch + max(waves * (steps * step + store), memory)
 
 

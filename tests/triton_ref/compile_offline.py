@@ -64,8 +64,10 @@ def main() -> None:
         result += entries(target, "a4w4", lambda **t: gemm_a4w4(**t, schedule="direct"), mx, None)
         # The largest tile, which is the one that could exceed something.
         large = {"a": torch.empty(512, 512, dtype=torch.bfloat16), "b": torch.empty(512, 512, dtype=torch.bfloat16)}
-        config = next(candidates(BF16, KNOWN[target], LARGE[target]))
+        config = next(c for c in candidates(BF16, KNOWN[target], LARGE[target]) if not c.parts)
         result += entries(target, "large", lambda a, b, c=config: matmul(a, b, config=c), large, config)
+        config = next(c for c in candidates(BF16, KNOWN[target], "stream_k") if c.parts)
+        result += entries(target, "parts", lambda a, b, c=config: matmul(a, b, config=c), large, config)
     for case, rows in (("few rows", 16), ("one row", 1)):
         shapes = {"a": (rows, 128), "b": (128, 128), "a_scale": (rows, 8), "b_scale": (128, 8)}
         blocks = {name: torch.empty(shape, dtype=torch.uint8) for name, shape in shapes.items()}

@@ -211,6 +211,7 @@ def test_gradients():
         (torch.empty(4, 4), torch.empty(4, 4), {"a_scale": torch.empty(4)}, ArgumentError, "both or neither"),
         (torch.empty(4, 4), torch.empty(4, 4), {"config": Config(24, 32, 32, 4, 2)}, LaunchError, "powers of two"),
         (torch.empty(4, 4), torch.empty(4, 4), {"config": Config(256, 256, 64, 4, 4)}, LaunchError, "bytes shared"),
+        (torch.empty(4, 4), torch.empty(4, 4), {"config": Config(32, 32, 32, 4, 2, parts=2)}, LaunchError, "parts"),
     ],
 )  # fmt: skip
 def test_refusals(a, b, options, error, text):
@@ -251,6 +252,24 @@ def test_stream_k_survives_an_aborted_run():
     assert flags_left() == 0
 
 
+@pytest.mark.parametrize("parts", [1, 2, 5, 9, 300])
+def test_parts_of_k_that_programs_of_their_own_add(parts):
+    """Whatever the memory for sums held before; the same bits each time, and no flag is used."""
+    config = Config(32, 64, 64, 4, 2, "stream_k", parts=parts)
+    for m, n, k in ((70, 90, 700), (20, 33, 40)):
+        a, b, c = torch.randn(m, k).half(), torch.randn(k, n).half(), torch.randn(n)
+        with workspace.use(torch.device("cpu")) as scratch:
+            scratch.get("partials", 1 << 18, torch.float32).fill_(torch.nan)
+        got = matmul(a, b, config=config)
+        assert accuracy.expected(a, b, torch.float16).wrong(got) == 0
+        assert torch.equal(matmul(a, b, config=config), got)
+        want = accuracy.expected(a, b, torch.float16, c=c, alpha=0.5, beta=-2)
+        assert want.wrong(addmm(c, a, b, alpha=0.5, beta=-2, config=config)) == 0
+        x, y = torch.randint(-99, 99, (m, k), dtype=torch.int8), torch.randint(-99, 99, (k, n), dtype=torch.int8)
+        assert torch.equal(matmul(x, y, config=config).long(), x.long() @ y.long())
+    assert flags_left() == 0
+
+
 @pytest.mark.parametrize(
     ("size", "schedule"),
     [
@@ -269,6 +288,17 @@ def test_the_choice_on_an_h200_is_the_schedule_that_was_fastest_there(size, sche
     """Measured times, of contiguous rows of K: docs/triton.md."""
     kind = tiles.Kind(2, 2, 1.0, True, lined=size[2] % 64 == 0)
     assert tiles.choose(*size, kind, KNOWN["sm90"]).schedule == schedule
+
+
+@pytest.mark.parametrize("size", [(512, 512, 16384), (256, 256, 16384), (1024, 1024, 8192)], ids=str)
+def test_few_tiles_of_many_steps_are_shared(size):
+    """Enough programs for most of the processor, and none that has to wait for many others."""
+    kind, hardware = tiles.Kind(2, 2, 1.0, True), KNOWN["sm90"]
+    config = tiles.choose(*size, kind, hardware)
+    count, whole = tiles.programs(config, *size, hardware)
+    assert config.parts
+    assert not whole
+    assert 0.4 * hardware.units < count <= 2 * hardware.units
 
 
 @pytest.mark.parametrize("name", ["sm90", "sm80", "gfx942", "gfx950", "interpreter"])

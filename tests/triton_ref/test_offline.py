@@ -33,10 +33,11 @@ def compiled(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("case", ["dense", "large"])
+@pytest.mark.parametrize("case", ["dense", "large", "parts"])
 @pytest.mark.parametrize("target", ["gfx942", "gfx950", "sm90"])
 def test_the_model_knows_what_a_configuration_takes(compiled, target, case):
-    (kernel,) = compiled[target, case]
+    kernel, *others = compiled[target, case]
+    assert [k["name"] for k in others] == (["add_parts"] if case == "parts" else [])
     bound, limit, _ = kernel["bound"]
     assert kernel["shared"] <= bound <= limit
     assert not kernel["spills"]
