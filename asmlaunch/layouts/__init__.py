@@ -28,6 +28,7 @@ from asmlaunch.layouts.quantize import (
     quantize,
     quantize_mxfp4,
     quantize_mxfp4_tiled,
+    quantize_mxfp8_tiled,
 )
 from asmlaunch.layouts.tag import Tag
 from asmlaunch.layouts.tiled import Tiled, require, tile, wrap
@@ -80,6 +81,7 @@ __all__ = [
     "quantize",
     "quantize_mxfp4",
     "quantize_mxfp4_tiled",
+    "quantize_mxfp8_tiled",
     "require",
     "shuffle_weights",
     "tile",

@@ -1,12 +1,12 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The Triton kernels of the layouts and of MXFP4; ``triton_kernels`` chooses and launches them.
+"""The Triton kernels of the layouts and of MXFP4 and MXFP8; ``triton_kernels`` chooses and launches them.
 
 * ``move`` moves whole tiles in vectors of up to 16 bytes, loaded along the rows of the tensor and stored along memory.
   Where less than a vector stays together, a thread loads as many vectors as one has pieces and transposes the pieces.
 * ``exchange_bytes`` does so for the 32x8 scale tiles, which scatter single bytes: a thread loads eight vectors, of four
   rows in both halves of a tile, exchanges their bytes and stores vectors of four rows.
 * ``gather`` and ``scatter`` take any layout, any alignment and any padding, an element at a time, by the closed form.
-* ``quantize`` makes MXFP4 and its tiled scales in one pass over the input, a block of 32 elements a thread.
+* ``quantize`` makes MXFP4 or MXFP8 and its tiled scales in one pass over the input, a block of 32 elements a thread.
 
 All exchanges happen in the registers of one thread, and each thread loads and stores vectors: compiled for sm_90, the
 first two have ``ld.global.v4.b32`` and ``st.global.v4.b32`` and no shared memory.
@@ -346,8 +346,8 @@ def _steps(value, factor, CLAMP: tl.constexpr):
 
 
 @triton.jit
-def _sign(value, NIBBLE: tl.constexpr):
-    return (value.to(tl.uint32, bitcast=True) >> (28 - 4 * NIBBLE)) & (8 << (4 * NIBBLE))
+def _sign(value, PLACE: tl.constexpr):
+    return (value.to(tl.uint32, bitcast=True) >> (31 - PLACE)) & (1 << PLACE)
 
 
 @triton.jit
@@ -356,25 +356,33 @@ def _larger(a, b):
 
 
 @triton.jit
-def _four(pointer, inside, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
-    values = tl.load(pointer + tl.arange(0, 4)[None, None, :], mask=inside, other=0).to(tl.float32)
-    even, odd = tl.split(tl.reshape(values, (BLOCKS, ROWS, 2, 2)))
+def _single(values):
+    """float32 of float32, float16 or bfloat16. The bits of bfloat16 move: Triton's interpreter loses subnormals."""
+    if values.dtype == tl.bfloat16:
+        return (values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
+    return values.to(tl.float32)
+
+
+@triton.jit
+def _four(pointer, inside, N: tl.constexpr):
+    values = _single(tl.load(pointer + tl.arange(0, 4)[None, :], mask=inside, other=0))
+    even, odd = tl.split(tl.reshape(values, (N, 2, 2)))
     x0, x2 = tl.split(even)
     x1, x3 = tl.split(odd)
     return x0, x1, x2, x3
 
 
 @triton.jit
-def _eight(pointer, inside, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
+def _eight(pointer, inside, N: tl.constexpr):
     """Eight neighbours of each thread, from loads of 16 bytes, and the largest magnitude of them."""
     if pointer.dtype.element_ty.primitive_bitwidth == 32:
-        x0, x1, x2, x3 = _four(pointer, inside, BLOCKS, ROWS)
-        x4, x5, x6, x7 = _four(pointer + 4, inside, BLOCKS, ROWS)
+        x0, x1, x2, x3 = _four(pointer, inside, N)
+        x4, x5, x6, x7 = _four(pointer + 4, inside, N)
     else:
-        values = tl.load(pointer + tl.arange(0, 8)[None, None, :], mask=inside, other=0).to(tl.float32)
-        even, odd = tl.split(tl.reshape(values, (BLOCKS, ROWS, 4, 2)))
-        e0, e1 = tl.split(tl.reshape(even, (BLOCKS, ROWS, 2, 2)))
-        o0, o1 = tl.split(tl.reshape(odd, (BLOCKS, ROWS, 2, 2)))
+        values = _single(tl.load(pointer + tl.arange(0, 8)[None, :], mask=inside, other=0))
+        even, odd = tl.split(tl.reshape(values, (N, 4, 2)))
+        e0, e1 = tl.split(tl.reshape(even, (N, 2, 2)))
+        o0, o1 = tl.split(tl.reshape(odd, (N, 2, 2)))
         x0, x4 = tl.split(e0)
         x2, x6 = tl.split(e1)
         x1, x5 = tl.split(o0)
@@ -396,8 +404,43 @@ def _word(x0, x1, x2, x3, x4, x5, x6, x7, factor, finite, CLAMP: tl.constexpr):
     word = (word << 4) + _steps(x0, factor, CLAMP)
     word -= 0x72800000  # the sum of 0x4A800000 << 4i for i = 0..7
     word = tl.where(finite, word, 0x77777777)
-    word |= _sign(x0, 0) | _sign(x1, 1) | _sign(x2, 2) | _sign(x3, 3)
-    word |= _sign(x4, 4) | _sign(x5, 5) | _sign(x6, 6) | _sign(x7, 7)
+    word |= _sign(x0, 3) | _sign(x1, 7) | _sign(x2, 11) | _sign(x3, 15)
+    word |= _sign(x4, 19) | _sign(x5, 23) | _sign(x6, 27) | _sign(x7, 31)
+    return word.to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def _byte(value, factor, MANTISSA: tl.constexpr, BIAS: tl.constexpr, MAX_CODE: tl.constexpr, CLAMP: tl.constexpr):
+    """The FP8 code of a magnitude, 23 - MANTISSA bits to the left.
+
+    Adding 2^(23 - MANTISSA) times the binade of a number rounds it to the steps of the format, ties to even; subnormals
+    have the steps of the lowest normal binade. What is left when that is subtracted again, times 2^(BIAS - 127), has
+    the code's exponent field as f32, and is subnormal where the code is.
+    """
+    scaled = tl.abs(value) * factor
+    binade = tl.maximum(scaled, 2.0 ** (1 - BIAS)).to(tl.uint32, bitcast=True) & 0x7F800000
+    binade = binade.to(tl.float32, bitcast=True)
+    rounded = scaled + binade * 2.0 ** (23 - MANTISSA)
+    # Not a product of a constant: ptxas (12.8 to 13.4) takes one whose bits move left for a product of integers.
+    code = tl.fma(rounded, 2.0 ** (BIAS - 127), binade * -(2.0 ** (BIAS - MANTISSA - 104)))
+    code = code.to(tl.uint32, bitcast=True)
+    if CLAMP:
+        code = tl.minimum(code, MAX_CODE << (23 - MANTISSA))
+    return code
+
+
+@triton.jit
+def _word_of_bytes(
+    x0, x1, x2, x3, factor, finite,
+    MANTISSA: tl.constexpr, BIAS: tl.constexpr, MAX_CODE: tl.constexpr, CLAMP: tl.constexpr,
+):  # fmt: skip
+    """Four FP8 codes in a word, the first in the low byte."""
+    word = _byte(x3, factor, MANTISSA, BIAS, MAX_CODE, CLAMP) << (1 + MANTISSA)
+    word += _byte(x2, factor, MANTISSA, BIAS, MAX_CODE, CLAMP) >> (7 - MANTISSA)
+    word += _byte(x1, factor, MANTISSA, BIAS, MAX_CODE, CLAMP) >> (15 - MANTISSA)
+    word += _byte(x0, factor, MANTISSA, BIAS, MAX_CODE, CLAMP) >> (23 - MANTISSA)
+    word = tl.where(finite, word, 0x7F7F7F7F)
+    word |= _sign(x0, 7) | _sign(x1, 15) | _sign(x2, 23) | _sign(x3, 31)
     return word.to(tl.int32, bitcast=True)
 
 
@@ -410,10 +453,10 @@ def _larger_pair(a, b):
 
 
 @triton.jit
-def _eight_pairs(pointer, inside, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
+def _eight_pairs(pointer, inside, N: tl.constexpr):
     """As ``_eight``: four pairs of bfloat16, and the larger magnitudes of them."""
-    values = tl.load(pointer + tl.arange(0, 4)[None, None, :], mask=inside, other=0)
-    even, odd = tl.split(tl.reshape(values, (BLOCKS, ROWS, 2, 2)))
+    values = tl.load(pointer + tl.arange(0, 4)[None, :], mask=inside, other=0)
+    even, odd = tl.split(tl.reshape(values, (N, 2, 2)))
     p0, p2 = tl.split(even)
     p1, p3 = tl.split(odd)
     return p0, p1, p2, p3, _larger_pair(_larger_pair(p0, p1), _larger_pair(p2, p3))
@@ -488,74 +531,91 @@ def _word_of_pairs(p0, p1, p2, p3, factor, half, quarter, forced):
 @triton.jit
 def quantize(
     x,  # PAIRS: as 32-bit words, and row_step counts those
-    packed,  # 32-bit words of eight codes
+    codes,  # 32-bit words of eight or four codes
     scales,
     rows,
     k,
     row_step,
-    packed_vectors,  # k / 32
+    row_blocks,  # k / 32
     scale_columns,
+    BITS: tl.constexpr,  # of an element: 4 (E2M1) or 8, whose format the next three describe
+    MANTISSA: tl.constexpr,
+    BIAS: tl.constexpr,
+    MAX_CODE: tl.constexpr,
     CARRY: tl.constexpr,  # what is added to the bits of the largest magnitude before its exponent is taken
     TOP: tl.constexpr,  # the byte of a finite magnitude that carries out of the largest exponent
+    CLAMP: tl.constexpr,  # whether a magnitude can round to more than the largest number of the format
     TILES: tl.constexpr,  # tiles of scales, of 32 rows by 8 blocks of 32 elements, in one program
     PAIRS: tl.constexpr,  # two bfloat16 at a time, in instructions of NVIDIA's sm_90
 ):
     # One dimension of the grid: the others end at 65535 programs.
     BLOCKS: tl.constexpr = 8 * TILES
+    N: tl.constexpr = 32 * BLOCKS
     across = tl.cdiv(scale_columns, BLOCKS)
     t = (tl.program_id(0) // across).to(tl.int64)
     b = (tl.program_id(0) % across).to(tl.int64) * BLOCKS
-    row = t * 32 + tl.arange(0, 32)
-    block = b + tl.arange(0, BLOCKS)
-    # Blocks come first so that the threads of a warp, which Triton counts along the first dimension, read neighbours.
-    inside = ((block * 32 < k)[:, None] & (row < rows)[None, :])[:, :, None]
+    # The blocks of a row follow each other, so that neighbouring threads read neighbours.
+    row = t * 32 + tl.arange(0, N) // BLOCKS
+    block = b + tl.arange(0, N) % BLOCKS
+    inside = ((block * 32 < k) & (row < rows))[:, None]
     # A thread has the 32 values of a block: v, w, y and z.
     if PAIRS:
-        start = x + (block[:, None] * 16 + row[None, :] * row_step)[:, :, None]
-        v0, v1, v2, v3, largest_v = _eight_pairs(start, inside, BLOCKS, 32)
-        w0, w1, w2, w3, largest_w = _eight_pairs(start + 4, inside, BLOCKS, 32)
-        y0, y1, y2, y3, largest_y = _eight_pairs(start + 8, inside, BLOCKS, 32)
-        z0, z1, z2, z3, largest_z = _eight_pairs(start + 12, inside, BLOCKS, 32)
+        start = x + (block * 16 + row * row_step)[:, None]
+        v0, v1, v2, v3, largest_v = _eight_pairs(start, inside, N)
+        w0, w1, w2, w3, largest_w = _eight_pairs(start + 4, inside, N)
+        y0, y1, y2, y3, largest_y = _eight_pairs(start + 8, inside, N)
+        z0, z1, z2, z3, largest_z = _eight_pairs(start + 12, inside, N)
         largest = _larger_pair(_larger_pair(largest_v, largest_w), _larger_pair(largest_y, largest_z))
         amax = tl.maximum(largest & 0x7FFF0000, largest << 16 & 0x7FFF0000).to(tl.uint32, bitcast=True)
     else:
-        start = x + (block[:, None] * 32 + row[None, :] * row_step)[:, :, None]
-        v0, v1, v2, v3, v4, v5, v6, v7, largest_v = _eight(start, inside, BLOCKS, 32)
-        w0, w1, w2, w3, w4, w5, w6, w7, largest_w = _eight(start + 8, inside, BLOCKS, 32)
-        y0, y1, y2, y3, y4, y5, y6, y7, largest_y = _eight(start + 16, inside, BLOCKS, 32)
-        z0, z1, z2, z3, z4, z5, z6, z7, largest_z = _eight(start + 24, inside, BLOCKS, 32)
+        start = x + (block * 32 + row * row_step)[:, None]
+        v0, v1, v2, v3, v4, v5, v6, v7, largest_v = _eight(start, inside, N)
+        w0, w1, w2, w3, w4, w5, w6, w7, largest_w = _eight(start + 8, inside, N)
+        y0, y1, y2, y3, y4, y5, y6, y7, largest_y = _eight(start + 16, inside, N)
+        z0, z1, z2, z3, z4, z5, z6, z7, largest_z = _eight(start + 24, inside, N)
         # As integers, so that NaN stays above infinity and that above all numbers.
         largest = _larger(_larger(largest_v, largest_w), _larger(largest_y, largest_z))
         amax = largest.to(tl.uint32, bitcast=True)
     power = ((amax + CARRY) >> 23).to(tl.int32)
-    byte = tl.minimum(tl.maximum(power - 2, 0), 254)
+    MAX_POWER: tl.constexpr = (MAX_CODE >> MANTISSA) - BIAS
+    byte = tl.minimum(tl.maximum(power - MAX_POWER, 0), 254)
     byte = tl.where(power >= 255, TOP, byte)
     finite = amax < 0x7F800000
     byte = tl.where(finite, byte, 255)
     # 2^(127 - byte) as f32 bits; byte 254 needs the subnormal 2^-127.
     factor = tl.where(byte < 254, (254 - byte) << 23, 0x00400000).to(tl.float32, bitcast=True)
     finite = byte < 255
-    if PAIRS:
-        forced = tl.where(finite, 0, 0x77777777)
-        half, quarter = _twice(factor * 0.5), _twice(factor * 0.25)
-        factor = _twice(factor)
-        word0 = _word_of_pairs(v0, v1, v2, v3, factor, half, quarter, forced)
-        word1 = _word_of_pairs(w0, w1, w2, w3, factor, half, quarter, forced)
-        word2 = _word_of_pairs(y0, y1, y2, y3, factor, half, quarter, forced)
-        word3 = _word_of_pairs(z0, z1, z2, z3, factor, half, quarter, forced)
+    if BITS == 8:
+        word0 = _word_of_bytes(v0, v1, v2, v3, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        word1 = _word_of_bytes(v4, v5, v6, v7, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        word2 = _word_of_bytes(w0, w1, w2, w3, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        word3 = _word_of_bytes(w4, w5, w6, w7, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        word4 = _word_of_bytes(y0, y1, y2, y3, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        word5 = _word_of_bytes(y4, y5, y6, y7, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        word6 = _word_of_bytes(z0, z1, z2, z3, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        word7 = _word_of_bytes(z4, z5, z6, z7, factor, finite, MANTISSA, BIAS, MAX_CODE, CLAMP)
+        even = tl.join(tl.join(word0, word4), tl.join(word2, word6))
+        words = tl.join(even, tl.join(tl.join(word1, word5), tl.join(word3, word7)))
     else:
-        # A largest magnitude of less than 7 after scaling rounds to 6 at most.
-        CLAMP: tl.constexpr = CARRY < 0x200000
-        word0 = _word(v0, v1, v2, v3, v4, v5, v6, v7, factor, finite, CLAMP)
-        word1 = _word(w0, w1, w2, w3, w4, w5, w6, w7, factor, finite, CLAMP)
-        word2 = _word(y0, y1, y2, y3, y4, y5, y6, y7, factor, finite, CLAMP)
-        word3 = _word(z0, z1, z2, z3, z4, z5, z6, z7, factor, finite, CLAMP)
-    words = tl.reshape(tl.join(tl.join(word0, word2), tl.join(word1, word3)), (BLOCKS, 32, 4))
-    target = (
-        packed + ((block[:, None] + row[None, :] * packed_vectors) * 4)[:, :, None] + tl.arange(0, 4)[None, None, :]
-    )
-    tl.store(target, words, mask=inside)
+        if PAIRS:
+            forced = tl.where(finite, 0, 0x77777777)
+            half, quarter = _twice(factor * 0.5), _twice(factor * 0.25)
+            factor = _twice(factor)
+            word0 = _word_of_pairs(v0, v1, v2, v3, factor, half, quarter, forced)
+            word1 = _word_of_pairs(w0, w1, w2, w3, factor, half, quarter, forced)
+            word2 = _word_of_pairs(y0, y1, y2, y3, factor, half, quarter, forced)
+            word3 = _word_of_pairs(z0, z1, z2, z3, factor, half, quarter, forced)
+        else:
+            word0 = _word(v0, v1, v2, v3, v4, v5, v6, v7, factor, finite, CLAMP)
+            word1 = _word(w0, w1, w2, w3, w4, w5, w6, w7, factor, finite, CLAMP)
+            word2 = _word(y0, y1, y2, y3, y4, y5, y6, y7, factor, finite, CLAMP)
+            word3 = _word(z0, z1, z2, z3, z4, z5, z6, z7, factor, finite, CLAMP)
+        words = tl.join(tl.join(word0, word2), tl.join(word1, word3))
+    # A block has as many words as an element has bits: one or two vectors of 16 bytes. Triton lets two neighbouring
+    # threads store the two, so that a warp writes whole sectors of 32 bytes.
+    target = codes + ((block + row * row_blocks) * BITS)[:, None] + tl.arange(0, BITS)[None, :]
+    tl.store(target, tl.reshape(words, (N, BITS)), mask=inside)
     # Rows and blocks outside the tensor were loaded as zeros, whose scale byte is the pad value 0.
-    tile = tl.permute(tl.reshape(byte.to(tl.uint8), (TILES, 2, 4, 2, 16)), (0, 2, 4, 1, 3))
+    tile = tl.permute(tl.reshape(byte.to(tl.uint8), (2, 16, TILES, 2, 4)), (2, 4, 1, 3, 0))
     place = b * 32 + tl.arange(0, TILES * 256)
     tl.store(scales + t * 32 * scale_columns + place, tl.reshape(tile, (TILES * 256,)), mask=place < 32 * scale_columns)

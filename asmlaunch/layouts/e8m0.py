@@ -7,6 +7,7 @@ silent default of another's. Source: OCP Microscaling Formats v1.0, section 5.4 
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,11 +77,23 @@ def _top(rounding: str, element: Format) -> int:
     return {"Even": NAN - 1, "EvenRaw": NAN}.get(rounding, BIAS + 128 - element.max_power)
 
 
-def f32_rule(rounding: str, element: Format = E2M1) -> tuple[int, int]:
-    """The same rule for code that works on the bits of an f32: ``(carry, top)``.
+class F32Rule(NamedTuple):
+    """A rounding mode for code that works on the bits of an f32.
 
-    The exponent field of ``bits(amax) + carry``, less ``element.max_power`` and clamped to 0..254, is the byte; where
-    the field is 255 for a finite ``amax`` it is ``top``.
+    Attributes:
+        carry: the exponent field of ``bits(amax) + carry``, less ``element.max_power`` and clamped to 0..254, is the
+            scale byte.
+        top: the byte where that field is 255 for a finite ``amax``.
+        saturates: whether a scaled magnitude can be so large that the nearest step is above ``element.max``.
+    """
+
+    carry: int
+    top: int
+    saturates: bool
+
+
+def f32_rule(rounding: str, element: Format = E2M1) -> F32Rule:
+    """The rule of :func:`encode_e8m0` on the bits of an f32.
 
     Raises:
         LayoutError: an unknown mode.
@@ -88,7 +101,8 @@ def f32_rule(rounding: str, element: Format = E2M1) -> tuple[int, int]:
     _check_rounding(rounding)
     limit, inclusive = _carry_limit(rounding, element)
     mantissa = round((limit - 1) * 2**23)
-    return 2**23 - mantissa - (not inclusive), _top(rounding, element)
+    beyond = element.max / 2.0**element.max_power + 2.0 ** -(element.mantissa_bits + 1)
+    return F32Rule(2**23 - mantissa - (not inclusive), _top(rounding, element), limit > beyond)
 
 
 def _check_rounding(rounding: str) -> None:

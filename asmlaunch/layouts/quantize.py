@@ -149,16 +149,48 @@ def quantize_mxfp4_tiled(x: Any, rounding: str = "RoundUp", *, row_multiple: int
         row_multiple: as for ``tile_scales``.
 
     Raises:
-        LayoutError: as :func:`quantize_mxfp4`, or a rank other than 2.
+        LayoutError: as :func:`quantize_mxfp4`, a rank other than 2, or a bad multiple.
     """
-    if len(x.shape) != 2 or x.shape[1] % 2:
-        raise LayoutError("tensor to quantise", got=f"shape {tuple(x.shape)}", need="[rows, K], K even")
+    return _quantize_tiled(x, SCHEMES["mxfp4"], rounding, row_multiple)
+
+
+def quantize_mxfp8_tiled(
+    x: Any, element: str = "e4m3", rounding: str = "RoundUp", *, row_multiple: int = 256
+) -> tuple[Any, Any]:
+    """MXFP8 with the scales in the 32x8 tiling, padded with 0: the codes and scales of ``quantize(x, "mxfp8_...")``.
+
+    Args:
+        x: float32, float16, bfloat16 or float64 ``[rows, K]``. A torch tensor on a GPU is done by one Triton kernel.
+        element: ``e4m3`` or ``e5m2``, the end of the scheme's name.
+        rounding: how the block scale is chosen, a name of ``e8m0.ROUNDINGS``.
+        row_multiple: as for ``tile_scales``.
+
+    Returns:
+        codes: uint8 ``[rows, K]``; torch's ``float8_e4m3fn`` and ``float8_e5m2`` are views of them.
+        scales: uint8, tiled.
+
+    A block with NaN or infinity gets scale 255 (NaN); its elements are NaN with their signs.
+
+    Raises:
+        LayoutError: not floating point, a rank other than 2, an unknown element or mode, or a bad multiple.
+    """
+    names = [name.removeprefix("mxfp8_") for name in SCHEMES if name.startswith("mxfp8_")]
+    if element not in names:
+        raise LayoutError("element format of MXFP8", got=repr(element), need=f"one of {', '.join(names)}")
+    return _quantize_tiled(x, SCHEMES[f"mxfp8_{element}"], rounding, row_multiple)
+
+
+def _quantize_tiled(x: Any, scheme: Scheme, rounding: str, row_multiple: int) -> tuple[Any, Any]:
+    if len(x.shape) != 2 or (scheme.packed and x.shape[1] % 2):
+        need = "[rows, K], K even" if scheme.packed else "[rows, K]"
+        raise LayoutError("tensor to quantise", got=f"shape {tuple(x.shape)}", need=need)
     if _tensors.on_device(x) and _tensors.triton_runs(x) and str(x.dtype) in _ON_DEVICE:
         from asmlaunch.layouts import triton_kernels
 
-        return triton_kernels.quantize_mxfp4_tiled(x, *f32_rule(rounding), row_multiple)
-    packed, scales = quantize_mxfp4(x, rounding)
-    return packed, tile_scales(scales, row_multiple=row_multiple)
+        assert isinstance(scheme.element, Format)
+        return triton_kernels.quantize_tiled(x, scheme.element, rounding, row_multiple)
+    codes, scales = _quantize(x, scheme, rounding, "NearestEven")
+    return codes, tile_scales(scales, row_multiple=row_multiple)
 
 
 @accepts_torch
@@ -232,7 +264,7 @@ def _worth_compiling(x: np.ndarray) -> bool:
 
 
 def _quantize_compiled(x: np.ndarray, rounding: str) -> tuple[np.ndarray, np.ndarray]:
-    carry, top = f32_rule(rounding)
+    carry, top, _ = f32_rule(rounding)
     k = x.shape[-1]
     blocks = -(-k // BLOCK)
     if k % BLOCK:

@@ -33,7 +33,7 @@ def pad_scales(scales: np.ndarray, *, pad_value: int = 0, row_multiple: int = 25
         LayoutError: not bytes, a rank below 2, a bad multiple or pad value, or columns that are not ceil(k/32).
     """
     scales = byte_view(scales, "scales")
-    shape = _padded(scales.shape, pad_value, row_multiple, k)
+    shape = padded_scales(scales.shape, pad_value, row_multiple, k)
     padded = np.full(shape, pad_value, np.uint8)
     padded[..., : scales.shape[-2], : scales.shape[-1]] = scales
     return padded
@@ -48,7 +48,7 @@ def tile_scales(scales: Array, *, pad_value: int = 0, row_multiple: int = 256, k
         LayoutError: as in :func:`pad_scales`.
     """
     scales = byte_view(scales, "scales")
-    padded = _padded(tuple(scales.shape), pad_value, row_multiple, k)  # type: ignore[attr-defined]
+    padded = padded_scales(tuple(scales.shape), pad_value, row_multiple, k)  # type: ignore[attr-defined]
     return SCALES_32X8.apply(scales, pad_value=pad_value, padded=padded)
 
 
@@ -165,7 +165,14 @@ def _host(array: Array) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.cpu().numpy()  # type: ignore[attr-defined]
 
 
-def _padded(shape: Sequence[int], pad_value: int, row_multiple: int, k: int | None) -> tuple[int, ...]:
+def padded_scales(
+    shape: Sequence[int], pad_value: int = 0, row_multiple: int = 256, k: int | None = None
+) -> tuple[int, ...]:
+    """The shape that :func:`pad_scales` gives scales of ``shape``.
+
+    Raises:
+        LayoutError: as there.
+    """
     if len(shape) < 2:
         raise LayoutError("scales", got=f"shape {tuple(shape)}", need="[rows, ceil(K/32)]")
     if k is not None:

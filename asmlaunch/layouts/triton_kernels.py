@@ -16,9 +16,13 @@ import torch
 import triton
 
 from asmlaunch.layouts import _triton_jit
+from asmlaunch.layouts.e8m0 import f32_rule
+from asmlaunch.layouts.formats import E2M1
 from asmlaunch.layouts.named import SCALES_32X8, SCALES_32X8_GATE_UP
+from asmlaunch.layouts.tiling import BLOCK, padded_scales
 
 if TYPE_CHECKING:
+    from asmlaunch.layouts.formats import Format
     from asmlaunch.layouts.layout import Axis, Layout
 
 _TILE_BYTES = 16384
@@ -44,42 +48,52 @@ def invert(layout: Layout, buffer: Any, shape: Sequence[int], out: Any | None = 
     return logical
 
 
-def quantize_mxfp4_tiled(x: Any, carry: int, top: int, row_multiple: int) -> tuple[Any, Any]:
-    """MXFP4 of ``x`` (``[rows, K]``, K even, on a GPU): packed ``[rows, K/2]`` and scales in the 32x8 tiling.
+def quantize_tiled(x: Any, element: Format, rounding: str, row_multiple: int) -> tuple[Any, Any]:
+    """``x`` (``[rows, K]``, on a GPU) in an MX format: codes ``[rows, K]`` and scales in the 32x8 tiling.
 
-    ``carry`` and ``top`` describe the rounding of the scales (``e8m0.f32_rule``).
+    Args:
+        element: E2M1 (K even, two codes a byte), E4M3FN or E5M2.
+        rounding: of the scales, a name of ``e8m0.ROUNDINGS``.
+        row_multiple: as for ``tile_scales``.
     """
+    rule = f32_rule(rounding, element)
     rows, k = x.shape
-    blocks = -(-k // 32)
-    if k % 32:
+    blocks = -(-k // BLOCK)
+    padding = -k % BLOCK
+    if padding:
         # Zeros change neither the scale of a block nor the codes before them.
-        x = torch.nn.functional.pad(x, (0, 32 * blocks - k))
+        x = torch.nn.functional.pad(x, (0, padding))
     elif x.stride(1) != 1:
         x = x.contiguous()
-    packed = torch.empty((rows, 16 * blocks), dtype=torch.uint8, device=x.device)
-    padded = -(-rows // row_multiple) * row_multiple, -(-blocks // 8) * 8
+    codes = torch.empty((rows, BLOCK * blocks * element.bits // 8), dtype=torch.uint8, device=x.device)
+    padded = padded_scales((rows, blocks), row_multiple=row_multiple)
     scales = torch.empty(padded, dtype=torch.uint8, device=x.device)
     if scales.numel():
-        pairs = _has_pairs(x)
+        pairs = element == E2M1 and _has_pairs(x)
         if pairs:
             x = x.view(torch.int32)
         grid = (triton.cdiv(padded[1], 8 * _QUANTIZE_TILES) * (padded[0] // 32),)
         _triton_jit.quantize[grid](
             x,
-            packed.view(torch.int32),
+            codes.view(torch.int32),
             scales,
             rows,
-            k + -k % 32,
+            k + padding,
             x.stride(0),
             blocks,
             padded[1],
-            carry,
-            top,
-            _QUANTIZE_TILES,
-            pairs,
+            BITS=element.bits,
+            MANTISSA=element.mantissa_bits,
+            BIAS=element.bias,
+            MAX_CODE=element.max_code,
+            CARRY=rule.carry,
+            TOP=rule.top,
+            CLAMP=rule.saturates,
+            TILES=_QUANTIZE_TILES,
+            PAIRS=pairs,
             num_warps=_QUANTIZE_WARPS,
         )
-    return packed[:, : k // 2].contiguous(), scales
+    return codes[:, : k * element.bits // 8].contiguous(), scales
 
 
 def _has_pairs(x: Any) -> bool:

@@ -246,12 +246,17 @@ def test_scale_rules_on_f32_bits(rounding):
 @pytest.mark.parametrize("name", ["e2m1", "e2m3", "e4m3fn", "e5m2"])
 def test_the_rule_for_f32_bits_is_the_same_rule(rounding, name):
     fmt = FORMATS[name]
-    carry, top = f32_rule(rounding, fmt)
+    carry, top, saturates = f32_rule(rounding, fmt)
     bits = np.arange(0, 0x7F800000, 4001, dtype=np.uint32)
     bits = np.concatenate([bits, np.arange(0x7F700000, 0x7F800000, 97, dtype=np.uint32)])
     power = ((bits + carry) >> 23).astype(int)
     byte = np.where(power == 255, top, np.clip(power - fmt.max_power, 0, 254))
     assert np.array_equal(encode_e8m0(bits.view(np.float32), rounding, fmt), byte)
+    # All codes of the format's grid without end: whether one above the largest is the nearest to a scaled magnitude.
+    step = 2.0 ** (fmt.max_power - fmt.mantissa_bits)
+    scaled = bits[(power > fmt.max_power) & (power < 255)].view(np.float32).astype(np.float64)
+    scaled = np.ldexp(scaled, 127 - byte[(power > fmt.max_power) & (power < 255)])
+    assert (np.rint(scaled / step).max() * step > fmt.max) == saturates
 
 
 def test_scale_of_other_elements():

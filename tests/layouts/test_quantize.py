@@ -21,6 +21,7 @@ from asmlaunch.layouts import (
     quantize,
     quantize_mxfp4,
     quantize_mxfp4_tiled,
+    quantize_mxfp8_tiled,
     shuffle_weights,
     tile_scales,
     unpack_fp4,
@@ -172,6 +173,21 @@ def test_tiled_quantisation():
     assert np.array_equal(untile_scales(tiled, (40, 11)), expected[1])
 
 
+@pytest.mark.parametrize(("element", "kind"), [("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)])
+def test_tiled_mxfp8(element, kind):
+    x = np.random.default_rng(6).standard_normal((40, 333)).astype(np.float32)
+    codes, tiled = quantize_mxfp8_tiled(x, element, "RoundDown", row_multiple=32)
+    assert (codes.shape, codes.dtype, tiled.shape) == ((40, 333), np.uint8, (64, 16))
+    scales = untile_scales(tiled, (40, 11))
+    largest = np.abs(np.pad(x, ((0, 0), (0, 19))).reshape(40, 11, 32)).max(axis=2)
+    top = {"e4m3": 8, "e5m2": 15}[element]
+    assert np.array_equal(scales, np.floor(np.log2(largest)) - top + 127)
+    scaled = x / np.exp2(scales.repeat(32, axis=1)[:, :333] - 127.0)
+    limit = float(ml_dtypes.finfo(kind).max)
+    assert np.array_equal(codes, np.clip(scaled, -limit, limit).astype(np.float32).astype(kind).view(np.uint8))
+    assert check_padding(tiled, (40, 11))
+
+
 @pytest.mark.parametrize(("poison", "says"), [(0x7F, "garbage"), (0xFF, "NaN"), (0x31, "stale")])
 def test_check_padding(poison, says):
     scales = np.full((40, 12), 0x80, np.uint8)
@@ -237,6 +253,11 @@ def test_weights_round_trip():
         (lambda: quantize(np.zeros((2, 32), np.float32), "mxfp5"), "mxfp6_e2m3"),
         (lambda: quantize(np.zeros((2, 32), np.float32), "fp8_128x128", scale_rounding="Even"), "float32"),
         (lambda: quantize_mxfp4_tiled(np.zeros((1, 2, 32), np.float32)), "K even"),
+        (lambda: quantize_mxfp8_tiled(np.zeros(32, np.float32)), r"got shape \(32,\), need \[rows, K\]"),
+        (lambda: quantize_mxfp8_tiled(np.zeros((2, 32), np.float32), "e3m4"), "one of e4m3, e5m2"),
+        (lambda: quantize_mxfp8_tiled(np.zeros((2, 32), np.int32)), "int32"),
+        (lambda: quantize_mxfp8_tiled(np.zeros((2, 32), np.float32), rounding="Nearest"), "RoundUp"),
+        (lambda: quantize_mxfp8_tiled(np.zeros((2, 32), np.float32), row_multiple=48), "multiple of 32"),
         (lambda: quantize_mxfp4(np.zeros((2, 32), np.float32), "Nearest"), "RoundUp"),
         (lambda: tile_scales(np.zeros((4, 52), np.uint8), k=832), r"bytes of packed FP4; K counts elements \(1664\)"),
         (lambda: tile_scales(np.zeros((4, 52), np.uint8), k=1600), "got 52, need 50"),

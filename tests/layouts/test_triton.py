@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from asmlaunch import layouts
-from asmlaunch.layouts import LAYOUTS, ROUNDINGS, triton_kernels
-from asmlaunch.layouts.e8m0 import f32_rule
+from asmlaunch.errors import LayoutError
+from asmlaunch.layouts import LAYOUTS, ROUNDINGS, SCHEMES, _tensors, triton_kernels
+from asmlaunch.layouts.formats import E4M3FN, E5M2
 
 RNG = np.random.default_rng(0)
 
@@ -88,22 +89,94 @@ def test_results_in_given_memory():
 def test_empty_tensors():
     empty = torch.empty((0, 8), dtype=torch.uint8)
     assert triton_kernels.apply(layouts.SCALES_32X8, empty, (0, 8), 0).shape == (0, 8)
-    assert triton_kernels.quantize_mxfp4_tiled(torch.empty(0, 64), 0, 0, 256)[1].shape == (0, 8)
+    codes, scales = triton_kernels.quantize_tiled(torch.empty(0, 64), E5M2, "RoundUp", 256)
+    assert (codes.shape, scales.shape) == ((0, 64), (0, 8))
+
+
+FUSED = ("mxfp4", "mxfp8_e4m3", "mxfp8_e5m2")
+
+
+def around_codes(element):
+    """Blocks with every number of a format, every tie, and neighbours of both, under largest magnitudes of all sizes.
+
+    The first 30 of a block are of one sign; the scale follows from the 31st.
+    """
+    numbers = element.table[: element.max_code + 1].astype(np.float64)
+    ties = (numbers[1:] + numbers[:-1]) / 2
+    near = [ties * (1 + sign * 2.0**-bits) for bits, sign in ((7, 1), (8, -1), (10, 1), (11, -1), (23, 1), (24, -1))]
+    values = np.concatenate([numbers, ties, *near])
+    blocks = np.resize(values, 30 * -(-len(values) // 30)).reshape(-1, 30)
+    largest = np.array([1, 1.5, 1.75, 1.8, 1.8125, 1.85, 1.875, 1.93, 1.9375, 1.99]) * 2.0**element.max_power
+    return np.concatenate([blocks, np.resize(largest, (len(blocks), 1)), np.zeros((len(blocks), 1))], 1).ravel()
+
+
+def tensor_of(element, dtype):
+    """Those blocks at scales up to the ends of the range and of both signs, random and special ones; K = 32n + 20."""
+    x = around_codes(element)
+    low, high = (-24, 15) if dtype == torch.float16 else (-149, 127)
+    powers = [0, 5 - element.max_power, low + 24, high - 1 - element.max_power]
+    random = RNG.standard_normal((16, x.size)) * np.exp2(RNG.integers(low, high, (16, x.size // 32)).repeat(32, axis=1))
+    random *= np.exp2(RNG.integers(-20, 1, random.shape))
+    random[3, 5], random[4, 40], random[5, 32:64], random[6, :32], random[7, :32] = np.nan, -np.inf, 0, 3.3e38, -0.0
+    random[8, :32], random[9, :32], random[10, :32] = 1e-40, 1e-45, 0.3
+    random[11, 3] = -np.nan
+    rows = [sign * x * 2.0**power for power in powers for sign in (1, -1)]
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.concatenate([rows, random])[:, : x.size - 12].astype(np.float32)).to(dtype)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_fused_quantisation(rounding, dtype):
-    x = RNG.standard_normal((70, 340)) * np.exp2(RNG.integers(-130, 127, (70, 340)))
-    x[3, 5], x[4, 40], x[5, :64], x[6, :32], x[7, :32] = np.nan, -np.inf, 0, 3.3e38, -0.0
-    x[8, :32], x[9, :32], x[10, 11:32] = 1e-40, 1e-45, 0
-    x[10, :11] = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6, -0.25, -0.75, -5]
-    tensor = torch.from_numpy(x.astype(np.float32)).to(dtype)
-    packed, scales = triton_kernels.quantize_mxfp4_tiled(tensor, *f32_rule(rounding), 256)
+@pytest.mark.parametrize("scheme", FUSED)
+def test_fused_quantisation(scheme, dtype, rounding):
+    tensor = tensor_of(SCHEMES[scheme].element, dtype)
+    codes, scales = triton_kernels.quantize_tiled(tensor, SCHEMES[scheme].element, rounding, 32)
     with np.errstate(over="ignore"):
-        expected = layouts.quantize_mxfp4(tensor.float().numpy(), rounding)
-    assert np.array_equal(packed.numpy(), expected[0])
-    assert np.array_equal(scales.numpy(), layouts.tile_scales(expected[1]))
-    assert torch.equal(
-        triton_kernels.quantize_mxfp4_tiled(tensor.T.contiguous().T, *f32_rule(rounding), 256)[0], packed
-    )
+        expected = layouts.quantize(tensor.float().numpy(), scheme, scale_rounding=rounding)
+    assert np.array_equal(codes.numpy(), expected.codes)
+    assert np.array_equal(scales.numpy(), layouts.tile_scales(expected.scales, row_multiple=32))
+
+
+@pytest.mark.parametrize("element", [E4M3FN, E5M2])
+def test_every_bfloat16(element):
+    """All of them as 2048 blocks of neighbours: NaN of both signs with every payload, and subnormals, among them."""
+    x = torch.from_numpy(np.arange(1 << 16, dtype=np.uint16).view(np.int16).reshape(32, 2048)).view(torch.bfloat16)
+    codes, scales = triton_kernels.quantize_tiled(x, element, "RoundDown", 32)
+    blocks = x.double().numpy().reshape(-1, 32)
+    exact = layouts.untile_scales(scales, (32, 64)).numpy().reshape(-1, 1).astype(np.int64)
+    kind = {E4M3FN: torch.float8_e4m3fn, E5M2: torch.float8_e5m2}[element]
+    # torch's conversion as the oracle; it does not saturate.
+    scaled = np.clip(np.ldexp(blocks, (127 - exact).astype(np.int32)), -element.max, element.max)
+    expected = torch.from_numpy(scaled.astype(np.float32)).to(kind).view(torch.uint8).numpy()
+    finite = exact[:, 0] < 255
+    assert np.array_equal(finite, np.isfinite(blocks).all(axis=1))
+    assert np.array_equal(codes.numpy().reshape(-1, 32)[finite], expected[finite])
+    assert np.array_equal(codes.numpy().reshape(-1, 32)[~finite], np.where(np.signbit(blocks[~finite]), 0xFF, 0x7F))
+
+
+@pytest.mark.parametrize("scheme", FUSED)
+def test_tensors_that_are_not_plain(scheme):
+    """Rows that are not neighbours in memory, several row tiles of padding, one row, a K of less than a block."""
+    element = SCHEMES[scheme].element
+    x = torch.from_numpy(RNG.standard_normal((40, 300)).astype(np.float32))
+    for tensor in (x[:, :258], x[:, 3:67], x.T[:70], x[:1, :2], x[::2, ::2][:, :34]):
+        codes, scales = triton_kernels.quantize_tiled(tensor, element, "RoundUp", 64)
+        expected = layouts.quantize(tensor.contiguous(), scheme)
+        assert torch.equal(codes, expected.codes)
+        assert torch.equal(scales, layouts.tile_scales(expected.scales, row_multiple=64))
+
+
+@pytest.mark.parametrize("element", ["e4m3", "e5m2"])
+def test_one_function_for_host_and_device(element, monkeypatch):
+    x = torch.from_numpy(RNG.standard_normal((40, 333)).astype(np.float32)).bfloat16()
+    host = layouts.quantize_mxfp8_tiled(x, element, "Even", row_multiple=64)
+    monkeypatch.setattr(_tensors, "on_device", lambda _: True)
+    monkeypatch.setattr(_tensors, "triton_runs", lambda _: True)
+    device = layouts.quantize_mxfp8_tiled(x, element, "Even", row_multiple=64)
+    for got, want in zip(device, host, strict=True):
+        assert got.dtype == torch.uint8
+        assert torch.equal(got, want)
+    with pytest.raises(LayoutError, match="multiple of 32"):
+        layouts.quantize_mxfp4_tiled(x[:, :32], row_multiple=48)
+    with pytest.raises(LayoutError, match="RoundUp"):
+        layouts.quantize_mxfp8_tiled(x, element, "Nearest")
