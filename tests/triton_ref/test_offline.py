@@ -9,11 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
+import triton
 
 import asmlaunch
+from asmlaunch import layouts
 from asmlaunch.errors import ArgumentError
 from asmlaunch.triton_ref import Config, addmm, few_rows, gemm_a4w4, offline
 from asmlaunch.triton_ref.hardware import KNOWN
@@ -95,6 +98,44 @@ def test_a4w4_in_the_emulator(compiled, target):
     (entry,) = compiled[target, "a4w4"]
     launch(entry, {**tensors, "out": out})
     assert np.array_equal(out, want.view(torch.int16).numpy().view(np.uint16))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "dtype"), [("mxfp4", np.float16), ("mxfp8_e4m3", ml_dtypes.bfloat16), ("mxfp8_e5m2", np.float32)]
+)
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_quantisation_in_the_emulator(compiled, target, scheme, dtype):
+    """Machine code against numpy, bit for bit: subnormals, saturation, signs and blocks that are not finite too."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((40, 288)) * np.exp2(random.integers(-149, 127, (40, 9)).repeat(32, axis=1))
+    x *= np.exp2(random.integers(-20, 2, x.shape))
+    x[1, 4], x[2, 70], x[3, 70], x[4, 64:96], x[5, 64:96] = -np.nan, np.inf, -np.inf, 0, -0.0
+    x[6, 64:96], x[7, 64:96], x[8, 64:96], x[9, 64:96] = 7, 3.4e38, 1e-40, 1e-45
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32).astype(dtype)
+    want = layouts.quantize(x, scheme, scale_rounding="RoundDown")
+    codes, scales = np.full_like(want.codes, 0xCC), np.full((64, 16), 0xCC, np.uint8)
+    (entry,) = compiled[target, scheme]
+    assert not entry["spills"]
+    launch(entry, {"x": x.view(f"u{x.itemsize}"), "out": codes, "out 2": scales})
+    assert np.array_equal(codes, want.codes)
+    assert np.array_equal(scales, layouts.tile_scales(want.scales, row_multiple=32))
+
+
+@pytest.mark.parametrize("scheme", ["mxfp8_e4m3", "mxfp8_e5m2"])
+def test_quantisation_compiles_for_hopper(compiled, scheme, tmp_path):
+    """Accesses of 16 bytes, nothing in local memory, and two sums for each of a thread's 64 elements: ptxas drops
+    elements when it takes a float product for one of integers."""
+    (entry,) = compiled["sm90", scheme]
+    (tmp_path / "kernel.cubin").write_bytes(base64.b64decode(entry["binary"]))
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    command = [tool, "-res-usage", "-sass", tmp_path / "kernel.cubin"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "STACK:0" in text
+    assert "LOCAL:0" in text
+    assert text.count(" FFMA ") >= 128
+    assert "LDG.E.128" in text
+    assert "STG.E.128" in text
 
 
 def test_refusals():
