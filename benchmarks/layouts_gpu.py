@@ -1,4 +1,4 @@
-"""Layouts and MXFP4 on a GPU: bit-equal to numpy on many shapes, and bandwidth against a device-to-device copy.
+"""Layouts, MXFP4 and MXFP8 on a GPU: bit-equal to numpy on many shapes, and bandwidth against a device-to-device copy.
 
     python benchmarks/layouts_gpu.py [--output FILE.json] [--mib 512] [--quick]
 
@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,25 +62,68 @@ def check(quick: bool) -> list[str]:
     return wrong
 
 
-def check_quantisation() -> list[str]:
-    """The fused kernel against numpy on ordinary and special values, for every rounding and input type."""
-    rng, wrong = np.random.default_rng(1), []
+QUANTISED: dict[str, Callable[..., tuple[Any, Any]]] = {
+    "mxfp4": layouts.quantize_mxfp4_tiled,
+    "mxfp8_e4m3": partial(layouts.quantize_mxfp8_tiled, element="e4m3"),
+    "mxfp8_e5m2": partial(layouts.quantize_mxfp8_tiled, element="e5m2"),
+}
+
+
+def ordinary_and_special() -> Iterator[np.ndarray]:
+    """float32 matrices: random ones of all magnitudes with special blocks, few rows, ends that are not whole."""
+    rng = np.random.default_rng(1)
     for rows, k in ((70, 340), (1, 32), (33, 2048), (256, 4096)):
         x = rng.standard_normal((rows, k)) * np.exp2(rng.integers(-130, 127, (rows, k)))
+        # Blocks whose elements are near each other, so that the codes of most are not 0.
+        x[rows // 2 :] = rng.standard_normal((rows - rows // 2, k)) * np.exp2(rng.integers(-140, 120, (1, 1)))
         if rows > 10:
             x[3, 5], x[4, 40 % k], x[5, :32], x[6, :32], x[7, :32] = np.nan, -np.inf, 0, 3.3e38, -0.0
             x[8, :32], x[9, :32] = 1e-40, 1e-45  # subnormal in f32: a flushing multiplication would show here
             x[10, :32] = np.resize([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6, -0.25, -0.75, -5], 32)
+            x[11, 3] = -np.nan
+        with np.errstate(over="ignore"):
+            yield x.astype(np.float32)
+
+
+def around_codes(scheme: str) -> np.ndarray:
+    """A float32 matrix of every number of a format, every tie and their neighbours, of both signs, at several scales.
+
+    A block holds 30 of them, the largest magnitude, which sets the scale, and 0.
+    """
+    element = layouts.SCHEMES[scheme].element
+    numbers = element.table[: element.max_code + 1].astype(np.float64)
+    ties = (numbers[1:] + numbers[:-1]) / 2
+    near = [ties * (1 + sign * 2.0**-bits) for bits, sign in ((7, 1), (8, -1), (10, 1), (11, -1), (23, 1), (24, -1))]
+    values = np.concatenate([numbers, ties, *near])
+    blocks = np.resize(values, 30 * -(-len(values) // 30)).reshape(-1, 30)
+    tops = np.array([1, 1.5, 1.75, 1.8, 1.8125, 1.85, 1.875, 1.93, 1.9375, 1.99]) * 2.0**element.max_power
+    rows = []
+    for top in tops:
+        row = np.concatenate([blocks, np.full((len(blocks), 1), top), np.zeros((len(blocks), 1))], 1).ravel()
+        rows += [sign * row * 2.0**power for sign in (1, -1) for power in (0, -8, -126, -130, 127 - element.max_power)]
+    with np.errstate(over="ignore"):
+        return np.array(rows).astype(np.float32)
+
+
+def check_quantisation() -> list[str]:
+    """The fused kernel against numpy, for every format, rounding and input type, and on all numbers of 16 bits."""
+    wrong = []
+    every = torch.arange(1 << 16).to(torch.int16).view(64, 1024)
+    for scheme, function in QUANTISED.items():
+        matrices = [torch.from_numpy(x) for x in (*ordinary_and_special(), around_codes(scheme))]
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            with np.errstate(over="ignore"):
-                tensor = torch.from_numpy(x.astype(np.float32)).to(dtype)
-            for rounding in ROUNDINGS:
-                packed, scales = layouts.quantize_mxfp4_tiled(tensor.cuda(), rounding)
-                expected = layouts.quantize_mxfp4_tiled(tensor, rounding)
-                for what, got, want in (("codes", packed, expected[0]), ("scales", scales, expected[1])):
-                    bad = int((got.cpu() != want).sum())
-                    if bad:
-                        wrong.append(f"{rounding} {dtype} {rows}x{k} {what}: {bad} of {want.numel()} differ")
+            tensors = [x.to(dtype) for x in matrices]
+            if dtype != torch.float32:
+                tensors.append(every.view(dtype))
+            for number, tensor in enumerate(tensors):
+                for rounding in ROUNDINGS:
+                    codes, scales = function(tensor.cuda(), rounding=rounding)
+                    expected = function(tensor, rounding=rounding)
+                    for what, got, want in (("codes", codes, expected[0]), ("scales", scales, expected[1])):
+                        bad = int((got.cpu() != want).sum())
+                        if bad:
+                            where = f"{scheme} {rounding} {dtype} matrix {number} {tuple(tensor.shape)}"
+                            wrong.append(f"{where} {what}: {bad} of {want.numel()} differ")
     return wrong
 
 
@@ -164,9 +208,11 @@ def bandwidths(mib: int) -> list[dict[str, Any]]:
         records.append(record(f"{name}: invert", 2 * size, backward, rate, TARGETS["invert"]))
         assert torch.equal(result, source)
     values = torch.randn(size // 8192 // 2, 8192, device="cuda", dtype=torch.bfloat16)
-    moved = values.numel() * 2 + values.numel() // 2 + values.numel() // 32
-    fused = seconds(lambda: layouts.quantize_mxfp4_tiled(values))
-    records.append(record("bf16 -> mxfp4 and tiled scales, fused", moved, fused, rate, TARGETS["quantize"]))
+    for scheme, function in QUANTISED.items():
+        moved = values.numel() * 2 + values.numel() * layouts.SCHEMES[scheme].element.bits // 8 + values.numel() // 32
+        fused = seconds(lambda f=function: f(values))
+        operation = f"bf16 -> {scheme} and tiled scales, fused"
+        records.append(record(operation, moved, fused, rate, TARGETS["quantize"]))
     return records
 
 
@@ -181,6 +227,7 @@ def host_times() -> dict[str, float]:
         "scales_32x8: invert": lambda: layouts.SCALES_32X8.invert(x, out=out),
         "weights_16x16: apply": lambda: layouts.WEIGHTS_16X16.apply(x, out=out),
         "bf16 -> mxfp4 and tiled scales": lambda: layouts.quantize_mxfp4_tiled(values),
+        "bf16 -> mxfp8_e4m3 and tiled scales": lambda: layouts.quantize_mxfp8_tiled(values),
     }
     return {name: round(1e6 * host_seconds(call), 1) for name, call in calls.items()}
 

@@ -528,7 +528,8 @@ def _word_of_pairs(p0, p1, p2, p3, factor, half, quarter, forced):
     )
 
 
-@triton.jit
+# Neither the alignment of an access nor a constant follows from these sizes: one compilation does for all.
+@triton.jit(do_not_specialize=["rows", "k", "row_blocks", "scale_columns"])
 def quantize(
     x,  # PAIRS: as 32-bit words, and row_step counts those
     codes,  # 32-bit words of eight or four codes

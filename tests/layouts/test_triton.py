@@ -6,6 +6,9 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are decorated, at import
 
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -94,47 +97,25 @@ def test_empty_tensors():
 
 
 FUSED = ("mxfp4", "mxfp8_e4m3", "mxfp8_e5m2")
-
-
-def around_codes(element):
-    """Blocks with every number of a format, every tie, and neighbours of both, under largest magnitudes of all sizes.
-
-    The first 30 of a block are of one sign; the scale follows from the 31st.
-    """
-    numbers = element.table[: element.max_code + 1].astype(np.float64)
-    ties = (numbers[1:] + numbers[:-1]) / 2
-    near = [ties * (1 + sign * 2.0**-bits) for bits, sign in ((7, 1), (8, -1), (10, 1), (11, -1), (23, 1), (24, -1))]
-    values = np.concatenate([numbers, ties, *near])
-    blocks = np.resize(values, 30 * -(-len(values) // 30)).reshape(-1, 30)
-    largest = np.array([1, 1.5, 1.75, 1.8, 1.8125, 1.85, 1.875, 1.93, 1.9375, 1.99]) * 2.0**element.max_power
-    return np.concatenate([blocks, np.resize(largest, (len(blocks), 1)), np.zeros((len(blocks), 1))], 1).ravel()
-
-
-def tensor_of(element, dtype):
-    """Those blocks at scales up to the ends of the range and of both signs, random and special ones; K = 32n + 20."""
-    x = around_codes(element)
-    low, high = (-24, 15) if dtype == torch.float16 else (-149, 127)
-    powers = [0, 5 - element.max_power, low + 24, high - 1 - element.max_power]
-    random = RNG.standard_normal((16, x.size)) * np.exp2(RNG.integers(low, high, (16, x.size // 32)).repeat(32, axis=1))
-    random *= np.exp2(RNG.integers(-20, 1, random.shape))
-    random[3, 5], random[4, 40], random[5, 32:64], random[6, :32], random[7, :32] = np.nan, -np.inf, 0, 3.3e38, -0.0
-    random[8, :32], random[9, :32], random[10, :32] = 1e-40, 1e-45, 0.3
-    random[11, 3] = -np.nan
-    rows = [sign * x * 2.0**power for power in powers for sign in (1, -1)]
-    with np.errstate(over="ignore"):
-        return torch.from_numpy(np.concatenate([rows, random])[:, : x.size - 12].astype(np.float32)).to(dtype)
+SPECIFICATION = spec_from_file_location(
+    "layouts_gpu", Path(__file__).resolve().parents[2] / "benchmarks" / "layouts_gpu.py"
+)
+BENCHMARK = module_from_spec(SPECIFICATION)
+SPECIFICATION.loader.exec_module(BENCHMARK)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("scheme", FUSED)
 def test_fused_quantisation(scheme, dtype, rounding):
-    tensor = tensor_of(SCHEMES[scheme].element, dtype)
-    codes, scales = triton_kernels.quantize_tiled(tensor, SCHEMES[scheme].element, rounding, 32)
-    with np.errstate(over="ignore"):
+    """On the values that the benchmark checks on a GPU, fewer of them."""
+    element = SCHEMES[scheme].element
+    for x in (next(BENCHMARK.ordinary_and_special())[:64], BENCHMARK.around_codes(scheme)[::7, :-12]):
+        tensor = torch.from_numpy(x).to(dtype)
+        codes, scales = triton_kernels.quantize_tiled(tensor, element, rounding, 32)
         expected = layouts.quantize(tensor.float().numpy(), scheme, scale_rounding=rounding)
-    assert np.array_equal(codes.numpy(), expected.codes)
-    assert np.array_equal(scales.numpy(), layouts.tile_scales(expected.scales, row_multiple=32))
+        assert np.array_equal(codes.numpy(), expected.codes)
+        assert np.array_equal(scales.numpy(), layouts.tile_scales(expected.scales, row_multiple=32))
 
 
 @pytest.mark.parametrize("element", [E4M3FN, E5M2])
