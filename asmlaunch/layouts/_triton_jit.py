@@ -357,10 +357,17 @@ def _larger(a, b):
 
 @triton.jit
 def _single(values):
-    """float32 of float32, float16 or bfloat16. The bits of bfloat16 move: Triton's interpreter loses subnormals."""
-    if values.dtype == tl.bfloat16:
-        return (values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
-    return values.to(tl.float32)
+    """float32 of float32, float16 or bfloat16, NaN with its sign.
+
+    PTX promises nothing of the bits of a converted NaN, and Triton's interpreter loses subnormals of bfloat16.
+    """
+    if values.dtype == tl.float32:
+        bits = values.to(tl.uint32, bitcast=True)
+    else:
+        bits = values.to(tl.uint16, bitcast=True).to(tl.uint32) << 16
+        if values.dtype == tl.float16:
+            bits = (bits & 0x80000000) | (values.to(tl.float32).to(tl.uint32, bitcast=True) & 0x7FFFFFFF)
+    return bits.to(tl.float32, bitcast=True)
 
 
 @triton.jit
