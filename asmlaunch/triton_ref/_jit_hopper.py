@@ -7,8 +7,9 @@ scales are in its FP8 already, relative to the largest of a row. What does not f
 from 1 that float32 might not do) is added once more in float64 with both scales, for that part of K.
 
 D^T = B x A^T: B (many rows) goes through a ring of shared memory to registers and is read once; A (few rows) waits
-decoded in shared memory. Parts of K are added in order of K by the program that comes last, so every run gives the
-same bits.
+decoded in shared memory. A is asked for first, then the scales, then B step by step: what is asked for late waits
+behind all that was asked for before. Parts of K are added in order of K by the program that comes last, so every run
+gives the same bits.
 
 ``one_row``: A has one row; integer products without tensor cores, and B goes straight to registers.
 """
@@ -17,24 +18,22 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait
 
 from asmlaunch.triton_ref._jit_formats import e8m0_float64
 from asmlaunch.triton_ref._jit_mx import store_result
 
 # Triton 3.7 or later has other names for what is used here of Gluon.
-RENAMED = gl.constexpr(hasattr(tma, "async_load"))
-load_tile = getattr(tma, "async_load", tma.async_copy_global_to_shared)
+RENAMED = gl.constexpr(hasattr(async_copy, "async_load"))
+load_async = getattr(async_copy, "async_load", async_copy.async_copy_global_to_shared)
 barrier = getattr(gl, "thread_barrier", None) or gl.barrier
 
 STEP = gl.constexpr(256)
 """Elements of K of a step: 128 bytes of FP4, 8 scales."""
+
+PLAIN = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+FLAT_MEMORY = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [0]))
 
 
 @gluon.jit
@@ -86,12 +85,15 @@ def block_sums(code, a_tile, block, ACC: gl.constexpr):
 
 
 @gluon.jit
-def add_scaled(acc, sums, word, a_scales, block, BYTE: gl.constexpr, ACC: gl.constexpr):
-    """``acc`` plus the block's sums times B's scales, byte ``BYTE`` of ``word`` [rows]; in float64 also times A's."""
+def add_scaled(acc, sums, word, a_scales, last, block, BYTE: gl.constexpr, ACC: gl.constexpr):
+    """``acc`` plus the block's sums times B's scales, byte ``BYTE`` of ``word`` [rows]; in float64 also times A's.
+
+    ``a_scales`` point at the first block's [rows of A]; the ``last`` of K stands for those beyond, whose sums are 0.
+    """
     moved = word << (23 - 8 * BYTE) if BYTE < 3 else word >> 1
     bits = gl.convert_layout(moved & 0x7F800000, gl.SliceLayout(1, ACC))
     if acc.dtype == gl.float64:
-        a_byte = a_scales.index(block).load(gl.SliceLayout(0, ACC))
+        a_byte = gl.load(a_scales + gl.minimum(block, last)).to(gl.int32)
         factor = gl.expand_dims(e8m0_float64(bits >> 23), 1) * gl.expand_dims(e8m0_float64(a_byte), 0)
         return acc + sums.to(gl.float64) * factor
     else:
@@ -99,18 +101,18 @@ def add_scaled(acc, sums, word, a_scales, block, BYTE: gl.constexpr, ACC: gl.con
 
 
 @gluon.jit
-def add_two(acc, code0, code1, word, a_tile, a_scales, block, BYTE: gl.constexpr, ACC: gl.constexpr):
+def add_two(acc, code0, code1, word, a_tile, a_scales, last, block, BYTE: gl.constexpr, ACC: gl.constexpr):
     """``acc`` plus two blocks, both under way at a time."""
     sums0 = block_sums(code0, a_tile, block, ACC)
     sums1 = block_sums(code1, a_tile, block + 1, ACC)
     sums0 = warpgroup_mma_wait(1, [sums0])
-    acc = add_scaled(acc, sums0, word, a_scales, block, BYTE, ACC)
+    acc = add_scaled(acc, sums0, word, a_scales, last, block, BYTE, ACC)
     sums1 = warpgroup_mma_wait(0, [sums1])
-    return add_scaled(acc, sums1, word, a_scales, block + 1, BYTE + 1, ACC)
+    return add_scaled(acc, sums1, word, a_scales, last, block + 1, BYTE + 1, ACC)
 
 
 @gluon.jit
-def add_blocks(acc, code, word, a_tile, a_scales, block, ACC: gl.constexpr):
+def add_blocks(acc, code, word, a_tile, a_scales, last, block, ACC: gl.constexpr):
     """``acc`` plus four blocks: bytes [rows, 64], and a word of four scales [rows]."""
     first, second = halves(code)
     code0, code1 = halves(first)
@@ -121,17 +123,17 @@ def add_blocks(acc, code, word, a_tile, a_scales, block, ACC: gl.constexpr):
         sums2 = block_sums(code2, a_tile, block + 2, ACC)
         sums3 = block_sums(code3, a_tile, block + 3, ACC)
         sums0 = warpgroup_mma_wait(3, [sums0])
-        acc = add_scaled(acc, sums0, word, a_scales, block, 0, ACC)
+        acc = add_scaled(acc, sums0, word, a_scales, last, block, 0, ACC)
         sums1 = warpgroup_mma_wait(2, [sums1])
-        acc = add_scaled(acc, sums1, word, a_scales, block + 1, 1, ACC)
+        acc = add_scaled(acc, sums1, word, a_scales, last, block + 1, 1, ACC)
         sums2 = warpgroup_mma_wait(1, [sums2])
-        acc = add_scaled(acc, sums2, word, a_scales, block + 2, 2, ACC)
+        acc = add_scaled(acc, sums2, word, a_scales, last, block + 2, 2, ACC)
         sums3 = warpgroup_mma_wait(0, [sums3])
-        return add_scaled(acc, sums3, word, a_scales, block + 3, 3, ACC)
+        return add_scaled(acc, sums3, word, a_scales, last, block + 3, 3, ACC)
     else:
         # More sums than that do not fit the registers.
-        acc = add_two(acc, code0, code1, word, a_tile, a_scales, block, 0, ACC)
-        return add_two(acc, code2, code3, word, a_tile, a_scales, block + 2, 2, ACC)
+        acc = add_two(acc, code0, code1, word, a_tile, a_scales, last, block, 0, ACC)
+        return add_two(acc, code2, code3, word, a_tile, a_scales, last, block + 2, 2, ACC)
 
 
 @gluon.jit
@@ -144,53 +146,79 @@ def viewed(memory, DTYPE: gl.constexpr, SHAPE: gl.constexpr, LAYOUT: gl.constexp
 
 
 @gluon.jit
-def fetch(b, line, start, step, begun, ring, full, wanted):
-    """Ask for the bytes of a step; ``begun`` steps were done before the first."""
-    slot = (begun + step) % ring.shape[0]
-    place = [line, start // 2 + step * (STEP // 2)]
-    mbarrier.expect(full.index(slot), ring.shape[1] * ring.shape[2], pred=wanted)
-    load_tile(b, place, full.index(slot), ring.index(slot), pred=wanted)
+def wait_for_the_kernel_before():
+    """Where launches overlap: until all that the kernel before did is done and seen."""
+    gl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
 
 
 @gluon.jit
-def scale_words(b_scale, row, start, step, k, SCALES: gl.constexpr):
-    """The eight scales of a step as two words [rows, 2]; 1 beyond K."""
-    word = start // 128 + step * 2 + gl.arange(0, 2, gl.SliceLayout(0, SCALES))
-    place = gl.expand_dims(row, 1) + gl.expand_dims(word, 0)
-    inside = gl.expand_dims(row >= 0, 1) & gl.expand_dims(word * 128 < k, 0)
-    return gl.load(b_scale + place, mask=inside, other=0x7F7F7F7F)
+def let_the_next_kernel_start():
+    """Where launches overlap: the next kernel's programs may take places that this kernel's leave, and wait there."""
+    gl.inline_asm_elementwise(
+        "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def fetch(from_b, left, step, steps, ring, EVEN: gl.constexpr):
+    """Ask for the bytes of a step, as a group of copies, an empty one if there is no such step.
+
+    ``from_b`` point at the first step; ``left`` says how many bytes from there are within K.
+    """
+    if step < steps:
+        place = from_b + step * (STEP // 2)
+        slot = ring.index(step % ring.shape[0])
+        if EVEN:
+            load_async(slot, place, eviction_policy="evict_first")
+        else:
+            load_async(slot, place, mask=left > step * (STEP // 2))
+    async_copy.commit_group()
+
+
+@gluon.jit
+def within_k(words, word, k, EVEN: gl.constexpr):
+    """Words of four scales, those beyond K as 1."""
+    return words if EVEN else gl.where(word * 128 < k, words, 0x7F7F7F7F)
+
+
+@gluon.jit
+def add_step(
+    acc, from_b, left, step, steps, ring, word0, word1, a_tile, a_scales, last, CODES: gl.constexpr, ACC: gl.constexpr,
+    EVEN: gl.constexpr,
+):  # fmt: skip
+    """``acc`` plus a step; the slot of the one before is filled anew."""
+    STAGES: gl.constexpr = ring.shape[0]
+    async_copy.wait_group(STAGES - 2)
+    barrier()
+    fetch(from_b, left, step + STAGES - 1, steps, ring, EVEN)
+    code0, code1 = halves(ring.index(step % STAGES).load(CODES))
+    acc = add_blocks(acc, code0, word0, a_tile, a_scales, last, step * 8, ACC)
+    return add_blocks(acc, code1, word1, a_tile, a_scales, last, step * 8 + 4, ACC)
 
 
 @gluon.jit
 def part_sum(
-    b, b_scale, words, line, row, start, k, begun, ring, full, a_tile, a_scales, DTYPE: gl.constexpr,
-    CODES: gl.constexpr, SCALES: gl.constexpr, ACC: gl.constexpr,
+    from_b, left, steps, start, k, ring, scales, a_tile, a_scales, last, DTYPE: gl.constexpr, CODES: gl.constexpr,
+    SCALES: gl.constexpr, ACC: gl.constexpr, EVEN: gl.constexpr,
 ):  # fmt: skip
-    """The sum [rows of B, rows of A] over a part of K; and, at the top of each byte, whether B's scales are moderate.
-
-    ``words`` are those of the first step.
-    """
-    STAGES: gl.constexpr = ring.shape[0]
-    STEPS: gl.constexpr = a_tile.shape[0] * 32 // STEP
+    """The sum [rows of B, rows of A] over a part of K, whose first steps but one a slot have been asked for."""
     LINES: gl.constexpr = ring.shape[1]
     ROWS: gl.constexpr = a_tile.shape[1]
+    ROW: gl.constexpr = gl.SliceLayout(1, SCALES)
+    by_pair = viewed(scales, gl.int32, [scales.shape[0] // LINES, LINES, 4], PLAIN)
     acc = gl.zeros((LINES, ROWS), DTYPE, ACC)
-    moderate = gl.full((LINES,), -1, gl.int32, row.type.layout)
-    for step in range(STEPS):
-        slot = (begun + step) % STAGES
-        mbarrier.wait(full.index(slot), (begun + step) // STAGES & 1)
-        code = ring.index(slot).load(CODES)
-        if STEPS > STAGES:
-            barrier()
-            fetch(b, line, start, step + STAGES, begun, ring, full, step + STAGES < STEPS)
-        following = scale_words(b_scale, row, start, step + 1, k, SCALES)
-        word0, word1 = gl.split(words)
-        code0, code1 = halves(code)
-        acc = add_blocks(acc, code0, word0, a_tile, a_scales, step * 8, ACC)
-        acc = add_blocks(acc, code1, word1, a_tile, a_scales, step * 8 + 4, ACC)
-        moderate = moderate & (word0 ^ (word0 << 1)) & (word1 ^ (word1 << 1))
-        words = following
-    return acc, moderate
+    # Not a constant: Triton 3.6 aborts on constant places in transposed shared memory.
+    for pair in range(gl.cdiv(gl.minimum(steps, gl.cdiv(k - start, STEP)), 2)):
+        word = start // 128 + pair * 4 + gl.arange(0, 4, gl.SliceLayout(0, SCALES))
+        words = within_k(by_pair.index(pair).load(SCALES), gl.expand_dims(word, 0), k, EVEN)
+        even, odd = gl.split(gl.reshape(words, (LINES, 2, 2)))
+        word0, word2 = last_halves(even, ROW)
+        word1, word3 = last_halves(odd, ROW)
+        step = 2 * pair
+        acc = add_step(acc, from_b, left, step, steps, ring, word0, word1, a_tile, a_scales, last, CODES, ACC, EVEN)
+        step += 1
+        acc = add_step(acc, from_b, left, step, steps, ring, word2, word3, a_tile, a_scales, last, CODES, ACC, EVEN)
+    return acc
 
 
 @gluon.jit
@@ -274,46 +302,65 @@ def fill_scaled(code, scale, a_tile, largest):
 
 @gluon.jit
 def few_rows(
-    b, a, a_scale, b_scale, c, bias, out, partials, wide_partials, marks, tickets, m, n, k, a_stride, a_scale_stride,
-    b_scale_stride, alpha, beta, out_strides, c_strides, HAS_C: gl.constexpr, HAS_BIAS: gl.constexpr,
-    ROWS: gl.constexpr, PART: gl.constexpr, PARTS: gl.constexpr, STAGES: gl.constexpr, CODES: gl.constexpr,
-    SCALES: gl.constexpr, ACC: gl.constexpr, A_CODES: gl.constexpr,
+    b, a, a_scale, b_scale, c, bias, out, partials, wide_partials, marks, tickets, m, n, k, b_stride, a_stride,
+    a_scale_stride, b_scale_stride, alpha, beta, out_strides, c_strides, HAS_C: gl.constexpr, HAS_BIAS: gl.constexpr,
+    LINES: gl.constexpr, ROWS: gl.constexpr, PART: gl.constexpr, PARTS: gl.constexpr, STAGES: gl.constexpr,
+    EVEN: gl.constexpr, CODES: gl.constexpr, SCALES: gl.constexpr, ACC: gl.constexpr, A_CODES: gl.constexpr,
+    COPY: gl.constexpr, COPY_SCALES: gl.constexpr,
 ):  # fmt: skip
-    """Program (tile, part): ``ROWS`` rows of A by as many rows of B as the descriptor ``b`` has, over ``PART`` of K.
+    """Program (tile, part): ``ROWS`` rows of A by ``LINES`` rows of B, over ``PART`` of K; with ``EVEN`` all within K.
 
-    ``tickets`` ([tiles], zero, left zero) count the parts that are done; ``marks`` say whose sums are in
-    ``wide_partials`` (float64) instead of ``partials`` (both [PARTS, tiles, rows of B, ROWS]).
+    ``b_scale`` holds words of four scales. ``tickets`` ([tiles], zero, left zero) count the parts that are done;
+    ``marks`` say whose sums are in ``wide_partials`` (float64) instead of ``partials`` (both [PARTS, tiles, LINES,
+    ROWS]).
     """
-    LINES: gl.constexpr = b.block_type.shape[0]
     tile = gl.program_id(0)
     part = gl.program_id(1)
     across = gl.cdiv(n, LINES)
     line = tile % across * LINES
     top = tile // across * ROWS
     start = part * PART
-    ring = gl.allocate_shared_memory(gl.uint8, [STAGES, LINES, STEP // 2], b.layout)
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for step in gl.static_range(STAGES):
-        mbarrier.init(full.index(step), count=1)
-    for step in gl.static_range(STAGES):
-        fetch(b, line, start, step, 0, ring, full, True)
+    STEPS: gl.constexpr = PART // STEP
+    WORDS: gl.constexpr = PART // 512 * LINES
+    ring = gl.allocate_shared_memory(gl.uint8, [STAGES, LINES, STEP // 2], gl.NVMMASharedLayout(128, 8))
+    scales = gl.allocate_shared_memory(gl.int32, [WORDS, 4], PLAIN)
     a_tile = gl.allocate_shared_memory(gl.float8e4nv, [PART // 32, ROWS, 32], gl.NVMMASharedLayout(32, 8))
-    a_scales = gl.allocate_shared_memory(gl.int32, [PART // 32, ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    largest = gl.allocate_shared_memory(gl.int32, [ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    largest = gl.allocate_shared_memory(gl.int32, [ROWS], FLAT_MEMORY)
+    let_the_next_kernel_start()
+    wait_for_the_kernel_before()
+
     code, scale = load_part(
         a, a_scale, top, start, m, k, a_stride, a_scale_stride, a_tile.shape[0], a_tile.shape[1], A_CODES
     )
     # Rows beyond B are its last one again, and never stored.
-    row = gl.minimum(line + gl.arange(0, LINES, gl.SliceLayout(1, SCALES)), n - 1) * b_scale_stride
-    words = scale_words(b_scale, row, start, 0, k, SCALES)
+    place = gl.arange(0, WORDS, gl.SliceLayout(1, COPY_SCALES))
+    word = gl.expand_dims(start // 128 + place // LINES * 4, 1)
+    word += gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(0, COPY_SCALES)), 0)
+    from_scale = b_scale + gl.expand_dims(gl.minimum(line + place % LINES, n - 1) * b_scale_stride, 1) + word
+    if EVEN:
+        load_async(scales, from_scale)
+    else:
+        load_async(scales, from_scale, mask=word * 128 < k)
+    row = gl.minimum(line + gl.arange(0, LINES, gl.SliceLayout(1, COPY)), n - 1) * b_stride
+    column = gl.arange(0, STEP // 2, gl.SliceLayout(0, COPY))
+    from_b = b + start // 2 + (gl.expand_dims(row, 1) + gl.expand_dims(column, 0))
+    # Whole blocks of 16 bytes: K is a multiple of them, and so are copies.
+    left = gl.expand_dims((k - start) // 2 - column // 16 * 16, 0)
+    steps = STEPS if EVEN else gl.minimum(STEPS, gl.cdiv(k - start, STEP))
+    fetch(from_b, left, 0, steps, ring, EVEN)
     outside = fill_scaled(code, scale, a_tile, largest)
-    acc, moderate = part_sum(
-        b, b_scale, words, line, row, start, k, 0, ring, full, a_tile, a_scales, gl.float32, CODES, SCALES, ACC
+    for step in gl.static_range(1, STAGES - 1):
+        fetch(from_b, left, step, steps, ring, EVEN)
+
+    async_copy.wait_group(STAGES - 2)
+    words = within_k(scales.load(COPY_SCALES), word, k, EVEN)
+    # A byte from 64 to 191 has two different bits at its top.
+    extreme = ((words ^ (words << 1)) >> 7 & 0x01010101) != 0x01010101
+    wide = gl.max(gl.max(extreme.to(gl.int32), 1), 0) | gl.max(gl.max(outside, 0), 0)
+    acc = part_sum(
+        from_b, left, steps, start, k, ring, scales, a_tile, a_scale, 0, gl.float32, CODES, SCALES, ACC, EVEN
     )
     acc *= gl.expand_dims((largest.load(gl.SliceLayout(0, ACC)) << 23).to(gl.float32, bitcast=True), 0)
-    # A byte from 64 to 191 has two different bits at its top.
-    extreme = gl.max(((moderate >> 7 & 0x01010101) != 0x01010101).to(gl.int32), 0)
-    wide = extreme | gl.max(gl.max(outside, 1), 0)
 
     place = gl.expand_dims(gl.arange(0, LINES, gl.SliceLayout(1, ACC)) * ROWS, 1)
     place += gl.expand_dims(gl.arange(0, ROWS, gl.SliceLayout(0, ACC)), 0)
@@ -324,17 +371,19 @@ def few_rows(
         gl.store(partials + here * AREA + place, acc, cache_modifier=".cg")
     gl.store(marks + here, wide)
     if wide != 0:
-        BEGUN: gl.constexpr = PART // STEP
         barrier()
-        for step in gl.static_range(STAGES):
-            fetch(b, line, start, step, BEGUN, ring, full, True)
-        PLAIN: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
-        viewed(a_scales, gl.int32, [PART // 32, ROWS], PLAIN).store(scale.to(gl.int32))
+        for step in gl.static_range(STAGES - 1):
+            fetch(from_b, left, step, steps, ring, EVEN)
+        code, _ = load_part(
+            a, a_scale, top, start, m, k, a_stride, a_scale_stride, a_tile.shape[0], a_tile.shape[1], A_CODES
+        )
         even, odd = e4m3_halves(code)
         keep(even, odd, a_tile)
-        words = scale_words(b_scale, row, start, 0, k, SCALES)
-        acc64, _ = part_sum(
-            b, b_scale, words, line, row, start, k, BEGUN, ring, full, a_tile, a_scales, gl.float64, CODES, SCALES, ACC
+        a_row = gl.minimum(top + gl.arange(0, ROWS, gl.SliceLayout(0, ACC)), m - 1)
+        a_scales = a_scale + start // 32 + a_row * a_scale_stride
+        last = (k - start) // 32 - 1
+        acc64 = part_sum(
+            from_b, left, steps, start, k, ring, scales, a_tile, a_scales, last, gl.float64, CODES, SCALES, ACC, EVEN
         )
         gl.store(wide_partials + here * AREA + place, acc64 * 4096.0)
     last = part == PARTS - 1
@@ -530,10 +579,9 @@ def one_row(
 ):  # fmt: skip
     """One row of A by ``LINES`` rows of B, all of K: integer products, a block of B a thread. Words hold eight FP4."""
     line = gl.program_id(0) * LINES
-    a_tile = gl.allocate_shared_memory(gl.int32, [CHUNKS, 32, 8], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
-    a_scales = gl.allocate_shared_memory(gl.int32, [CHUNKS, 32], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    PLAIN: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
-    FLAT_PLAIN: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    a_tile = gl.allocate_shared_memory(gl.int32, [CHUNKS, 32, 8], PLAIN)
+    a_scales = gl.allocate_shared_memory(gl.int32, [CHUNKS, 32], FLAT_MEMORY)
+    wait_for_the_kernel_before()
     block = gl.arange(0, CHUNKS * 32, gl.SliceLayout(1, A_FILL))
     place = gl.expand_dims(block * 4, 1) + gl.expand_dims(gl.arange(0, 4, gl.SliceLayout(0, A_FILL)), 0)
     a_word = gl.load(a + place, mask=gl.expand_dims(block * 32 < k, 1), other=0)
@@ -544,9 +592,10 @@ def one_row(
     word, byte = load_chunk(b, b_scale, 0, k, CHUNKS, EVEN, WORDS, FLAT)
     low, high = integers(a_word)
     viewed(a_tile, gl.int32, [CHUNKS * 32, 8], PLAIN).store(gl.reshape(gl.join(low, high), (CHUNKS * 32, 8)))
-    viewed(a_scales, gl.int32, [CHUNKS * 32], FLAT_PLAIN).store(a_byte << 23)
+    viewed(a_scales, gl.int32, [CHUNKS * 32], FLAT_MEMORY).store(a_byte << 23)
     barrier()
     total, extreme = row_sum(b, b_scale, word, byte, k, a_tile, a_scales, gl.float32, EVEN, WORDS, FLAT, A_WORDS)
+    let_the_next_kernel_start()
     if (extreme | gl.max(((a_byte < 97) | (a_byte > 160)).to(gl.int32), 0)) != 0:
         word, byte = load_chunk(b, b_scale, 0, k, CHUNKS, EVEN, WORDS, FLAT)
         total64, _ = row_sum(b, b_scale, word, byte, k, a_tile, a_scales, gl.float64, EVEN, WORDS, FLAT, A_WORDS)

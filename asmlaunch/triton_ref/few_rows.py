@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _STEP = 256
 _WARPS = 8
-_STAGE_BYTES = 16 * _WARPS * _STEP // 2
+_LINES = 16 * _WARPS
+_STAGE_BYTES = _LINES * _STEP // 2
 _CHUNK, _CHUNKS = 1024, 64
 _GLUON = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 6)
 _PLAIN = plain((1, 1), (1, 1)).axes
@@ -30,8 +31,8 @@ class Cut:
 
     Attributes:
         rows: of A a program has; 8, 16, 32 or 64.
-        part: elements of K a program adds, 256 times a power of two.
-        stages: steps of B under way.
+        part: elements of K a program adds, 512 times a power of two.
+        stages: places for steps of B, all but one of which are under way.
     """
 
     rows: int
@@ -45,8 +46,8 @@ class Cut:
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory: B under way, A decoded, and its scales."""
-        return self.stages * _STAGE_BYTES + self.rows * self.part + self.rows * self.part // 8
+        """Bytes of shared memory: B under way, its scales, A decoded, and what reductions take."""
+        return self.stages * _STAGE_BYTES + _LINES * self.part // 32 + self.rows * self.part + 1024
 
 
 def fits(a: Operand, b: Operand, hardware: Hardware) -> bool:
@@ -69,19 +70,23 @@ def fits(a: Operand, b: Operand, hardware: Hardware) -> bool:
 
 @lru_cache(maxsize=1024)
 def cut(m: int, n: int, k: int, hardware: Hardware) -> Cut:
-    """Parts of K as long as fit the shared memory, but short enough to give most processors some.
+    """As many parts of K as there are places for programs; but one, where its programs keep half the processors busy.
 
-    Every part more is another sum to be written, waited for and read: many parts cost more than idle processors.
+    Every part more is another sum to be written, waited for and read, and so is every program beyond the places. More
+    steps under way would only make what else is read wait behind them.
     """
     rows = next((r for r in (8, 16, 32) if m <= r), 64)
-    tiles = -(-m // rows) * -(-n // (16 * _WARPS))
-    found = Cut(rows, _STEP, 1)
+    tiles = -(-m // rows) * -(-n // _LINES)
+    deepest = 4 if rows == 64 else 3
+    found = None
     for part in (2 * _STEP, 4 * _STEP, 8 * _STEP):
-        longer = Cut(rows, part, min(4, part // _STEP))
-        fit = longer.shared <= hardware.shared // longer.resident
-        if not fit or part >= 2 * k or tiles * -(-k // part) < 0.6 * hardware.units:
+        longer = Cut(rows, part, min(deepest, part // _STEP))
+        if found and (longer.shared > hardware.shared // longer.resident or part >= 2 * k):
             break
-        found = longer
+        whole = part >= k and tiles > 0.45 * hardware.units
+        if not found or whole or tiles * -(-k // found.part) > longer.resident * hardware.units:
+            found = longer
+    assert found is not None
     return found
 
 
@@ -89,17 +94,27 @@ def layouts(cut: Cut) -> dict[str, Any]:
     """Which thread holds what: of B as the tensor cores take it, so that nothing moves between threads."""
     from triton.experimental.gluon import language as gl
 
-    lines = 16 * _WARPS
     warps = [[16 << i, 0] for i in range(_WARPS.bit_length() - 1)]
     rows = [[1, 0], [2, 0], [4, 0]]
+    words = cut.part // 512 * _LINES
+    # Lanes take what lies together in memory first: words of a row, then rows; 16 bytes each, or 8 if there is less.
+    pieces = [[bit, 0] for bit in (_LINES, 2 * _LINES) if bit < words] + [[1 << i, 0] for i in range(7)]
+    pieces = pieces if len(pieces) > 7 else [[0, 2], *pieces]
     return {
         "CODES": gl.DistributedLinearLayout(
-            [[0, 1], [0, 2], [0, 16], [0, 32], [0, 64], [8, 0]], [[0, 4], [0, 8], *rows], warps, [], [lines, _STEP // 2]
+            [[0, 1], [0, 2], [0, 16], [0, 32], [0, 64], [8, 0]], [[0, 4], [0, 8], *rows], warps, [],
+            [_LINES, _STEP // 2],
         ),
-        "SCALES": gl.DistributedLinearLayout([[0, 1], [8, 0]], [[0, 0], [0, 0], *rows], warps, [], [lines, 2]),
+        "SCALES": gl.DistributedLinearLayout(
+            [[0, 1], [0, 2], [8, 0]], [[0, 0], [0, 0], *rows], warps, [], [_LINES, 4]
+        ),
         "ACC": gl.NVMMADistributedLayout([3, 0], [_WARPS, 1], [16, cut.rows, 32]),
-        "A_CODES": gl.BlockedLayout([1, 1, 16], [32, 1, 1], [1, _WARPS, 1], [2, 0, 1]),
-    }
+        "A_CODES": gl.BlockedLayout([1, 1, 16], [8, 4, 1], [_WARPS, 1, 1], [2, 1, 0]),
+        "COPY": gl.BlockedLayout([1, 16], [4, 8], [_WARPS, 1], [1, 0]),
+        "COPY_SCALES": gl.DistributedLinearLayout(
+            [bit for bit in ([0, 1], [0, 2]) if bit not in pieces] + pieces[8:], pieces[:5], pieces[5:8], [], [words, 4]
+        ),
+    }  # fmt: skip
 
 
 def launch(problem: Problem, how: Cut | None = None) -> None:
@@ -109,9 +124,6 @@ def launch(problem: Problem, how: Cut | None = None) -> None:
     """
     if how is None and problem.a.rows == 1 and one_row(problem):
         return
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
     from asmlaunch.triton_ref import _jit_hopper
 
     a, b, out = problem.a, problem.b, problem.out
@@ -120,18 +132,16 @@ def launch(problem: Problem, how: Cut | None = None) -> None:
     m, n, k = a.rows, b.rows, a.k
     hardware = hardware_of(out.device)
     how = how or cut(m, n, k, hardware)
-    lines = 16 * _WARPS
-    tiles, parts = -(-m // how.rows) * -(-n // lines), -(-k // how.part)
-    block = [lines, _STEP // 2]
-    described = TensorDescriptor(b.values, [n, k // 2], [b.values.stride(0), 1], block, gl.NVMMASharedLayout(128, 8))
+    tiles, parts = -(-m // how.rows) * -(-n // _LINES), -(-k // how.part)
     with workspace.use(out.device) as scratch:
-        sums = parts * tiles * lines * how.rows
+        sums = parts * tiles * _LINES * how.rows
         _jit_hopper.few_rows[(tiles, parts)](
-            described, a.values, a.scales, b.scales.view(torch.int32), *problem.epilogue,
+            b.values, a.values, a.scales, b.scales.view(torch.int32), *problem.epilogue,
             scratch.get("partials", sums, torch.float32), scratch.get("wide", sums, torch.float64),
-            scratch.get("marks", parts * tiles, torch.int32), scratch.flags(tiles), m, n, k, a.values.stride(0),
-            a.scales.stride(0), b.scales.stride(0) // 4, problem.alpha, problem.beta, *problem.output_strides,
-            ROWS=how.rows, PART=how.part, PARTS=parts, STAGES=how.stages, num_warps=_WARPS,
+            scratch.get("marks", parts * tiles, torch.int32), scratch.flags(tiles), m, n, k, b.values.stride(0),
+            a.values.stride(0), a.scales.stride(0), b.scales.stride(0) // 4, problem.alpha, problem.beta,
+            *problem.output_strides, LINES=_LINES, ROWS=how.rows, PART=how.part, PARTS=parts, STAGES=how.stages,
+            EVEN=k % how.part == 0, num_warps=_WARPS, launch_pdl=True,
             maxnreg=min(255, hardware.registers // (how.resident * _WARPS * hardware.warp)), **layouts(how),
             **problem.epilogue_constants,
         )  # fmt: skip
@@ -155,7 +165,8 @@ def one_row(problem: Problem) -> bool:
     _jit_hopper.one_row[(-(-n // (lines * warps)),)](
         a.values.view(torch.int32), b.values.view(torch.int32), a.scales, b.scales, *problem.epilogue, n, k,
         b.values.stride(0) // 4, b.scales.stride(0), problem.alpha, problem.beta, *problem.output_strides,
-        LINES=lines * warps, CHUNKS=chunks, EVEN=k == _CHUNK * chunks, num_warps=warps, **problem.epilogue_constants,
+        LINES=lines * warps, CHUNKS=chunks, EVEN=k == _CHUNK * chunks, num_warps=warps, launch_pdl=True,
+        **problem.epilogue_constants,
         WORDS=gl.BlockedLayout([lines, 1, 4], [1, 32, 1], [warps, 1, 1], [2, 1, 0]),
         FLAT=gl.BlockedLayout([lines, 1], [1, 32], [warps, 1], [1, 0]),
         A_WORDS=gl.DistributedLinearLayout(

@@ -29,9 +29,9 @@ def test_every_cut_fits_and_covers(m, n, k):
     cut = few_rows.cut(m, n, k, SM90)
     assert cut.shared * cut.resident <= SM90.shared
     assert cut.rows >= min(m, 64)
-    assert cut.part % 256 == 0
-    assert cut.stages <= cut.part // 256
-    assert cut.part == 256 or cut.part < 2 * k
+    assert cut.part % 512 == 0
+    assert 2 <= cut.stages <= cut.part // 256
+    assert cut.part == 512 or cut.part < 2 * k
 
 
 @pytest.fixture
