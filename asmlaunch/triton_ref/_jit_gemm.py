@@ -211,24 +211,29 @@ def gemm(
 def add_parts(
     c, out, row_scale, column_scale, partials, m, n, parts, alpha, beta, c_strides, out_strides, INTEGER: tl.constexpr,
     HAS_C: tl.constexpr, SCALED: tl.constexpr, PLAIN: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Add the ``parts`` sums of each tile that ``gemm`` left in partials, ``ROWS`` rows of a tile a program."""
-    SLICES: tl.constexpr = BLOCK_M // ROWS
+    """Add the ``parts`` sums of each tile that ``gemm`` left in partials, a piece of a tile a program."""
+    DOWN: tl.constexpr = BLOCK_M // ROWS
+    ACROSS: tl.constexpr = BLOCK_N // COLUMNS
     AREA: tl.constexpr = BLOCK_M * BLOCK_N
-    tile = tl.program_id(0) // SLICES
-    piece = tl.program_id(0) % SLICES
+    tile = tl.program_id(0) // (DOWN * ACROSS)
+    piece = tl.program_id(0) % (DOWN * ACROSS)
+    row, column = piece // ACROSS, piece % ACROSS
     tile_m, tile_n = tile_place(tile, m, n, BLOCK_M, BLOCK_N, GROUP)
-    inner = tl.arange(0, ROWS)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    there = partials + tile.to(tl.int64) * parts * AREA + piece * (ROWS * BLOCK_N) + inner
+    inner = (row * ROWS + tl.arange(0, ROWS))[:, None] * BLOCK_N + (column * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+    there = partials + tile.to(tl.int64) * parts * AREA + inner
     dtype: tl.constexpr = tl.int32 if INTEGER else tl.float32
-    acc = tl.zeros((ROWS, BLOCK_N), dtype)
+    acc = tl.zeros((ROWS, COLUMNS), dtype)
+    count = tl.full((ROWS, COLUMNS), parts, tl.int32)
     for first in range(0, parts, 8):
-        # In one load, so that all of it is under way at a time.
-        part = first + tl.arange(0, 8)[:, None, None]
-        several = tl.load(there[None, :, :] + part.to(tl.int64) * AREA, mask=part < parts, other=0)
-        acc += tl.sum(several.to(dtype, bitcast=True), axis=0)
+        # Unrolled, so that eight loads of each thread are under way at a time. As one tensor of three dimensions they
+        # would be spread over warps and added through shared memory.
+        for part in tl.static_range(8):
+            one = tl.load(there + part * AREA, mask=first + part < count, other=0)
+            acc += one.to(dtype, bitcast=True)
+        there += 8 * AREA
     store_tile(
-        out, c, row_scale, column_scale, acc, tile_m * SLICES + piece, tile_n, m, n, alpha, beta, out_strides,
-        c_strides, HAS_C, SCALED, PLAIN, ROWS, BLOCK_N, False,
+        out, c, row_scale, column_scale, acc, tile_m * DOWN + row, tile_n * ACROSS + column, m, n, alpha, beta,
+        out_strides, c_strides, HAS_C, SCALED, PLAIN, ROWS, COLUMNS, False,
     )  # fmt: skip

@@ -20,8 +20,9 @@ FP8 = {
 """The FP8 types and their names in the kernels."""
 
 _WIDE_FROM = 2**31
-_SLICE = 512
-"""Elements of the result that a program adds the parts of: one load of 16 bytes a thread and part."""
+_SLICES = (512, 256, 128)
+"""Elements of the result that a program adds the parts of, 4 a thread (16 bytes of each part); the first of which there
+are two for each unit."""
 
 
 def kind_of(a: torch.Tensor, b: torch.Tensor, hardware: Hardware) -> Kind:
@@ -105,11 +106,13 @@ def launch(
             num_stages=config.stages, **shared,
         )  # fmt: skip
         if config.parts:
-            rows = max(1, min(config.block_m, _SLICE // config.block_n))
-            slices = config.tiles(m, n) * config.block_m // rows
-            _jit_gemm.add_parts[(slices,)](
-                addend, out, *scales, partials, m, n, programs // config.tiles(m, n), alpha, beta, *strides, ROWS=rows,
-                num_warps=4, **shared,
+            area, count = config.block_m * config.block_n, config.tiles(m, n)
+            fitting = (s for s in _SLICES if s <= area and count * area >= 2 * hardware.units * s)
+            size = next(fitting, _SLICES[-1])
+            columns = min(config.block_n, size)
+            _jit_gemm.add_parts[(count * area // size,)](
+                addend, out, *scales, partials, m, n, programs // count, alpha, beta, *strides,
+                ROWS=size // columns, COLUMNS=columns, num_warps=size // 128, **shared,
             )  # fmt: skip
     return config
 
