@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from asmlaunch.triton_ref.mx import Operand, Problem
 
 _STEP = 256
-_WARPS = 8
-_LINES = 16 * _WARPS
-_STAGE_BYTES = _LINES * _STEP // 2
 _CHUNK, _CHUNKS = 1024, 64
 _GLUON = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 6)
 _PLAIN = plain((1, 1), (1, 1)).axes
@@ -40,14 +37,24 @@ class Cut:
     stages: int
 
     @property
+    def warps(self) -> int:
+        """Of a program, each with 16 rows of B: many, to share the work of decoding A, where registers allow."""
+        return 16 if self.rows == 32 else 8
+
+    @property
     def resident(self) -> int:
-        """Programs a processor holds: 64 rows take the registers of two."""
-        return 1 if self.rows == 64 else 2
+        """Programs a processor holds."""
+        return 2 if self.rows <= 16 else 1
+
+    @property
+    def lines(self) -> int:
+        """Rows of B a program has."""
+        return 16 * self.warps
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory: B under way, its scales, A decoded, and what reductions take."""
-        return self.stages * _STAGE_BYTES + _LINES * self.part // 32 + self.rows * self.part + 1024
+        return self.lines * (self.stages * _STEP // 2 + self.part // 32) + self.rows * self.part + 1024
 
 
 def fits(a: Operand, b: Operand, hardware: Hardware) -> bool:
@@ -76,11 +83,11 @@ def cut(m: int, n: int, k: int, hardware: Hardware) -> Cut:
     steps under way would only make what else is read wait behind them.
     """
     rows = next((r for r in (8, 16, 32) if m <= r), 64)
-    tiles = -(-m // rows) * -(-n // _LINES)
     deepest = 4 if rows == 64 else 3
     found = None
     for part in (2 * _STEP, 4 * _STEP, 8 * _STEP):
         longer = Cut(rows, part, min(deepest, part // _STEP))
+        tiles = -(-m // rows) * -(-n // longer.lines)
         if found and (longer.shared > hardware.shared // longer.resident or part >= 2 * k):
             break
         whole = part >= k and tiles > 0.45 * hardware.units
@@ -94,25 +101,28 @@ def layouts(cut: Cut) -> dict[str, Any]:
     """Which thread holds what: of B as the tensor cores take it, so that nothing moves between threads."""
     from triton.experimental.gluon import language as gl
 
-    warps = [[16 << i, 0] for i in range(_WARPS.bit_length() - 1)]
+    warps = [[16 << i, 0] for i in range(cut.warps.bit_length() - 1)]
     rows = [[1, 0], [2, 0], [4, 0]]
-    words = cut.part // 512 * _LINES
+    words = cut.part // 512 * cut.lines
     # Lanes take what lies together in memory first: words of a row, then rows; 16 bytes each, or 8 if there is less.
-    pieces = [[bit, 0] for bit in (_LINES, 2 * _LINES) if bit < words] + [[1 << i, 0] for i in range(7)]
-    pieces = pieces if len(pieces) > 7 else [[0, 2], *pieces]
+    pieces = [[bit, 0] for bit in (cut.lines, 2 * cut.lines) if bit < words]
+    pieces += [[1 << i, 0] for i in range(cut.lines.bit_length() - 1)]
+    threads = 4 + cut.warps.bit_length()
+    pieces = pieces if len(pieces) >= threads else [[0, 2], *pieces]
     return {
         "CODES": gl.DistributedLinearLayout(
             [[0, 1], [0, 2], [0, 16], [0, 32], [0, 64], [8, 0]], [[0, 4], [0, 8], *rows], warps, [],
-            [_LINES, _STEP // 2],
+            [cut.lines, _STEP // 2],
         ),
         "SCALES": gl.DistributedLinearLayout(
-            [[0, 1], [0, 2], [8, 0]], [[0, 0], [0, 0], *rows], warps, [], [_LINES, 4]
+            [[0, 1], [0, 2], [8, 0]], [[0, 0], [0, 0], *rows], warps, [], [cut.lines, 4]
         ),
-        "ACC": gl.NVMMADistributedLayout([3, 0], [_WARPS, 1], [16, cut.rows, 32]),
-        "A_CODES": gl.BlockedLayout([1, 1, 16], [8, 4, 1], [_WARPS, 1, 1], [2, 1, 0]),
-        "COPY": gl.BlockedLayout([1, 16], [4, 8], [_WARPS, 1], [1, 0]),
+        "ACC": gl.NVMMADistributedLayout([3, 0], [cut.warps, 1], [16, cut.rows, 32]),
+        "A_CODES": gl.BlockedLayout([1, 1, 16], [8, 4, 1], [cut.warps, 1, 1], [2, 1, 0]),
+        "COPY": gl.BlockedLayout([1, 16], [4, 8], [cut.warps, 1], [1, 0]),
         "COPY_SCALES": gl.DistributedLinearLayout(
-            [bit for bit in ([0, 1], [0, 2]) if bit not in pieces] + pieces[8:], pieces[:5], pieces[5:8], [], [words, 4]
+            [bit for bit in ([0, 1], [0, 2]) if bit not in pieces] + pieces[threads:], pieces[:5], pieces[5:threads],
+            [], [words, 4],
         ),
     }  # fmt: skip
 
@@ -132,17 +142,17 @@ def launch(problem: Problem, how: Cut | None = None) -> None:
     m, n, k = a.rows, b.rows, a.k
     hardware = hardware_of(out.device)
     how = how or cut(m, n, k, hardware)
-    tiles, parts = -(-m // how.rows) * -(-n // _LINES), -(-k // how.part)
+    tiles, parts = -(-m // how.rows) * -(-n // how.lines), -(-k // how.part)
     with workspace.use(out.device) as scratch:
-        sums = parts * tiles * _LINES * how.rows
+        sums = parts * tiles * how.lines * how.rows
         _jit_hopper.few_rows[(tiles, parts)](
             b.values, a.values, a.scales, b.scales.view(torch.int32), *problem.epilogue,
             scratch.get("partials", sums, torch.float32), scratch.get("wide", sums, torch.float64),
             scratch.get("marks", parts * tiles, torch.int32), scratch.flags(tiles), m, n, k, b.values.stride(0),
             a.values.stride(0), a.scales.stride(0), b.scales.stride(0) // 4, problem.alpha, problem.beta,
-            *problem.output_strides, LINES=_LINES, ROWS=how.rows, PART=how.part, PARTS=parts, STAGES=how.stages,
-            EVEN=k % how.part == 0, num_warps=_WARPS, launch_pdl=True,
-            maxnreg=min(255, hardware.registers // (how.resident * _WARPS * hardware.warp)), **layouts(how),
+            *problem.output_strides, LINES=how.lines, ROWS=how.rows, PART=how.part, PARTS=parts, STAGES=how.stages,
+            EVEN=k % how.part == 0, num_warps=how.warps, launch_pdl=True,
+            maxnreg=min(255, hardware.registers // (how.resident * how.warps * hardware.warp)), **layouts(how),
             **problem.epilogue_constants,
         )  # fmt: skip
 
