@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def kind_of(a: torch.Tensor, b: torch.Tensor, hardware: Hardware) -> Kind:
     if a.dtype in FP8 or b.dtype in FP8:
         return Kind(size, 2, 0.7, False, lines)
     if size == 4:
-        return Kind(4, 4, 0.08, False, lines)
+        return Kind(4, 4, 0.05, False, lines)
     return Kind(size, size, 2.0 if size == 1 else 1.0, hardware.tma and size == 2, lines)
 
 
@@ -71,6 +72,8 @@ def launch(
         if use_tma and loose and tiles.copies_pay(m, n, k, loose, kind_of(a, b, hardware), hardware):
             a, b = aligned(a, b, stack.enter_context(workspace.use(a.device)))
         kind = kind_of(a, b, hardware)
+        tma = use_tma and kind.tma and described(a) and described(b)
+        kind = replace(kind, tma=tma)
         if config is None:
             config = tiles.choose(m, n, k, kind, hardware, schedule)
         else:
@@ -78,7 +81,6 @@ def launch(
         programs, whole = tiles.programs(config, m, n, k, hardware)
         format_a, format_b = (FP8.get(t.dtype, "") for t in (a, b))
         a, b = (t.view(torch.uint8) if t.dtype in FP8 else t for t in (a, b))
-        tma = use_tma and kind.tma and described(a) and described(b)
         plain = c is None and row_scale is None and alpha == 1
         tma_store = tma and plain and out.stride(1) == 1 and described(out)
         block = (config.block_m, config.block_n, config.block_k)

@@ -22,6 +22,7 @@ class Hardware:
         warp: threads of a warp (wave).
         flops: dense bf16 operations a second of the whole processor.
         bandwidth: bytes a second from memory.
+        shared_rate: bytes a second to and from a unit's shared memory.
         launch: seconds from a launch to the first product, and from the last to the next launch.
         tma: whether tiles can be loaded by descriptor (Hopper's tensor memory accelerator).
         copies: whether loads go to shared memory without passing registers.
@@ -35,22 +36,24 @@ class Hardware:
     warp: int
     flops: float
     bandwidth: float
+    shared_rate: float
     launch: float = 2.5e-6
     tma: bool = False
     copies: bool = True
 
 
 # Limits: CUDA C++ Programming Guide, compute capability 9.0; AMD CDNA3 and CDNA4 ISA manuals (512 registers a lane,
-# four SIMDs a unit, LDS of 64 and 160 KiB). Rates: measured on an H200; AMD's MI300X and MI350X data sheets.
+# four SIMDs a unit, LDS of 64 and 160 KiB). Rates: measured on an H200; AMD's MI300X and MI350X data sheets. Shared
+# memory: 128 bytes a cycle, at the clock of an H200 under load and at the highest of the others.
 KNOWN = {
     hardware.name: hardware
     for hardware in (
-        Hardware("sm90", 132, 227 << 10, 64 << 10, 255, 32, 790e12, 4.3e12, tma=True),
-        Hardware("sm80", 108, 163 << 10, 64 << 10, 255, 32, 250e12, 1.5e12),
-        Hardware("gfx942", 304, 64 << 10, 128 << 10, 512, 64, 1300e12, 5.3e12, copies=False),
-        Hardware("gfx950", 256, 160 << 10, 128 << 10, 512, 64, 2300e12, 8e12),
+        Hardware("sm90", 132, 227 << 10, 64 << 10, 255, 32, 790e12, 4.3e12, 212e9, tma=True),
+        Hardware("sm80", 108, 163 << 10, 64 << 10, 255, 32, 250e12, 1.5e12, 180e9),
+        Hardware("gfx942", 304, 64 << 10, 128 << 10, 512, 64, 1300e12, 5.3e12, 269e9, copies=False),
+        Hardware("gfx950", 256, 160 << 10, 128 << 10, 512, 64, 2300e12, 8e12, 307e9),
         # Small, so that the interpreter reaches every path with few programs.
-        Hardware("interpreter", 4, 227 << 10, 64 << 10, 255, 32, 1e9, 1e9, tma=True),
+        Hardware("interpreter", 4, 227 << 10, 64 << 10, 255, 32, 1e9, 1e9, 1e12, tma=True),
     )
 }
 

@@ -275,27 +275,63 @@ def test_parts_of_k_that_programs_of_their_own_add(parts):
     assert flags_left() == 0
 
 
-@pytest.mark.parametrize(
-    ("size", "schedule"),
-    [
-        ((4096, 4096, 4096), "persistent"),
-        ((2048, 1024, 16384), "persistent"),
-        ((4000, 4000, 4000), "persistent"),
-        ((1000, 3000, 5000), "persistent"),
-        ((2176, 2048, 8192), "stream_k"),
-        ((4480, 2048, 4096), "stream_k"),
-        ((512, 512, 16384), "stream_k"),
-        ((1024, 1024, 1024), "data_parallel"),
-    ],
-    ids=str,
-)
-def test_the_choice_on_an_h200_is_the_schedule_that_was_fastest_there(size, schedule):
-    """Measured times, of contiguous rows of K: docs/triton.md."""
+# Of those that were timed, the fastest schedule, and others within 5 % of it (docs/triton.md).
+FASTEST = {
+    (4096, 4096, 4096): {"persistent", "data_parallel"},
+    (2048, 1024, 16384): {"persistent", "data_parallel"},
+    (4000, 4000, 4000): {"persistent", "data_parallel"},
+    (1000, 3000, 5000): {"persistent", "data_parallel"},
+    (1536, 2048, 8192): {"persistent", "data_parallel", "stream_k"},
+    (3584, 2048, 8192): {"persistent", "data_parallel", "stream_k"},
+    (1024, 4096, 1024): {"persistent", "data_parallel"},
+    (1024, 1024, 1024): {"persistent", "data_parallel"},
+    (256, 2048, 8192): {"persistent", "data_parallel"},
+    (512, 1024, 8192): {"persistent", "data_parallel"},
+    (1024, 1024, 8192): {"persistent", "data_parallel"},
+    (1280, 2048, 8192): {"stream_k"},
+    (1152, 4096, 8192): {"stream_k"},
+    (2176, 2048, 8192): {"stream_k"},
+    (2200, 2200, 8192): {"stream_k"},
+    (4480, 2048, 4096): {"stream_k"},
+    (512, 512, 16384): {"stream_k"},
+    (256, 256, 16384): {"stream_k"},
+    (128, 128, 32768): {"stream_k"},
+}
+
+
+@pytest.mark.parametrize("size", FASTEST, ids=str)
+def test_the_choice_on_an_h200_is_a_schedule_that_was_fastest_there(size):
+    """Measured times, of contiguous rows of K."""
     kind = tiles.Kind(2, 2, 1.0, True, lined=size[2] % 64 == 0)
-    assert tiles.choose(*size, kind, KNOWN["sm90"]).schedule == schedule
+    assert tiles.choose(*size, kind, KNOWN["sm90"]).schedule in FASTEST[size]
 
 
-@pytest.mark.parametrize("size", [(512, 512, 16384), (256, 256, 16384), (1024, 1024, 8192)], ids=str)
+# Microseconds that products took on an H200, of contiguous rows of K.
+TIMES = {
+    ((1024, 1024, 8192), Config(128, 128, 64, 4, 4)): 44.3,
+    ((768, 768, 8192), Config(64, 64, 64, 4, 6)): 26.9,
+    ((640, 640, 8192), Config(64, 64, 128, 4, 4, "persistent")): 22.6,
+    ((2048, 1024, 16384), Config(64, 256, 64, 4, 4)): 92.9,
+    ((1280, 2048, 8192), Config(128, 256, 64, 8, 3)): 83.5,
+    ((1280, 2048, 8192), Config(128, 256, 64, 8, 3, "stream_k")): 71.1,
+    ((2176, 2048, 8192), Config(128, 256, 64, 8, 3, "stream_k")): 105.9,
+    ((4608, 2048, 8192), Config(128, 256, 64, 8, 3, "stream_k")): 225.7,
+    ((1000, 3000, 5000), Config(128, 256, 64, 8, 3)): 61.0,
+    ((2048, 2048, 2048), Config(128, 128, 64, 4, 3)): 25.0,
+    ((1024, 2048, 8192), Config(64, 128, 64, 4, 4)): 54.8,
+    ((4096, 4096, 4096), Config(128, 256, 64, 8, 3, "persistent")): 196.0,
+    ((4096, 4096, 4096), Config(128, 128, 64, 4, 4, "persistent")): 206.5,
+}
+
+
+@pytest.mark.parametrize("case", TIMES, ids=str)
+def test_the_model_is_near_the_times_of_an_h200(case):
+    size, config = case
+    kind = tiles.Kind(2, 2, 1.0, True, lined=size[2] % 64 == 0)
+    assert 1e6 * tiles.seconds(config, *size, kind, KNOWN["sm90"]) == pytest.approx(TIMES[case], rel=0.2)
+
+
+@pytest.mark.parametrize("size", [(512, 512, 16384), (256, 256, 16384), (384, 640, 16384)], ids=str)
 def test_few_tiles_of_many_steps_are_shared(size):
     """Enough programs for most of the processor, and none that has to wait for many others."""
     kind, hardware = tiles.Kind(2, 2, 1.0, True), KNOWN["sm90"]
