@@ -15,8 +15,8 @@ from asmlaunch.triton_ref import _jit_copy
 from asmlaunch.triton_ref.workspace import Scratch
 
 _LINE = 128
-_ROWS, _COLUMNS = 32, 64
-_INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
+_ROWS, _COLUMNS = 16, 64
+_INTEGERS = {4: torch.int32, 2: torch.int16, 1: torch.int8}
 
 
 def described(tensor: torch.Tensor) -> bool:
@@ -52,7 +52,7 @@ def aligned(a: torch.Tensor, b: torch.Tensor, scratch: Scratch) -> tuple[torch.T
         _jit_copy.copy_rows[(tiles + last.tiles,)](
             first.source, first.target, tiles, *first.source.shape, first.source.stride(), first.target.stride(0),
             last.source, last.target, *last.source.shape, last.source.stride(), last.target.stride(0),
-            ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
+            A_ELEMENTS=first.elements, B_ELEMENTS=last.elements, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
         )  # fmt: skip
     left, right = (t if plan is None else plan.result for t, plan in zip((a, b), plans, strict=True))
     return left, right
@@ -63,38 +63,38 @@ class _Plan:
     """A copy that is to be made.
 
     Attributes:
-        source, target: matrices of integers of the same shape, the target's rows contiguous.
+        source: bytes next to each other in rows, or elements, as integers.
+        target: rows of words of 8 bytes, or of elements.
+        elements: whether source and target are elements.
         result: the target as the matrix that was asked for.
     """
 
     source: torch.Tensor
     target: torch.Tensor
+    elements: bool
     result: torch.Tensor
 
     @property
     def tiles(self) -> int:
         rows, columns = self.source.shape
-        return -(-rows // _ROWS) * -(-columns // _COLUMNS)
+        return -(-rows // _ROWS) * -(-columns // (_COLUMNS if self.elements else 8 * _COLUMNS))
 
 
 def _plan(tensor: torch.Tensor, name: str, scratch: Scratch) -> _Plan:
     # What is contiguous stays so, unless its rows are so short that most of a line would be padding.
     by_rows, by_columns = tensor, tensor.T
+    size = tensor.element_size()
     turned = tensor.stride(0) < tensor.stride(1)
     source = by_columns if turned else by_rows
-    if source.shape[1] * source.element_size() < _LINE and source.shape[0] > source.shape[1]:
+    if source.shape[1] * size < _LINE and source.shape[0] > source.shape[1]:
         source, turned = source.T, not turned
     rows, columns = source.shape
-    width = -(-columns * source.element_size() // _LINE) * _LINE // source.element_size()
-    target = scratch.get(name, rows * width, tensor.dtype).view(rows, width)[:, :columns]
-    integer = _INTEGERS[_unit(source)]
-    return _Plan(source.view(integer), target.view(integer), target.T if turned else target)
-
-
-def _unit(matrix: torch.Tensor) -> int:
-    """Bytes of the largest integers, up to 8, that a matrix is made of."""
-    size = matrix.element_size()
-    if matrix.stride(1) != 1:
-        return size
-    parts = [size * v for v in (matrix.shape[1], matrix.stride(0), matrix.storage_offset())]
-    return next(u for u in (8, 4, 2, 1) if u == size or not any(v % u for v in (*parts, matrix.data_ptr())))
+    width = -(-columns * size // _LINE) * _LINE // size
+    target = scratch.get(name, rows * width, tensor.dtype).view(rows, width)
+    result = target[:, :columns]
+    elements = source.stride(1) != 1
+    integer = _INTEGERS[size]
+    return _Plan(
+        source.view(integer if elements else torch.int8), target.view(integer if elements else torch.int64), elements,
+        result.T if turned else result,
+    )  # fmt: skip

@@ -7,7 +7,7 @@ computed first (``shared_bytes``, ``registers``), and a test compiles the config
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
@@ -174,8 +174,9 @@ def programs(config: Config, m: int, n: int, k: int, hardware: Hardware) -> tupl
     return min(hardware.units, total) if total and not whole else min(hardware.units, tiles), whole
 
 
-# Fitted to the times of 16 tiles in three schedules at 37 sizes on an H200 (docs/triton.md). The median of what was measured
-# for a tile and schedule is within 10 % of the model, but for tiles of few columns and many warps, which are not taken.
+# Fitted to the times of 16 tiles in three schedules at 37 sizes on an H200 (docs/triton.md). The median of what was
+# measured for a tile and schedule is within 10 % of the model, but for tiles of 64 columns with 8 warps, which are no
+# candidates any more.
 _WAY = 0.95e-6  # seconds from the order of a load to its data in shared memory
 _IDLE_GAIN = 0.26  # units leave this part of a step's time to spare where few of them draw power
 _WAIT = 5e-6  # seconds of stream-K to store a sum, wait for it and read it
@@ -272,21 +273,6 @@ def seconds(config: Config, m: int, n: int, k: int, kind: Kind, hardware: Hardwa
     return hardware.launch + max(work, memory) + added
 
 
-# Elements of 2 bytes that no descriptor can load come one by one, past the pipeline: 1500x2500x3500 took 790 us on an
-# H200, 0.042 of its rate.
-_ONE_BY_ONE = 0.042
-
-
-def copies_pay(m: int, n: int, k: int, nbytes: int, kind: Kind, hardware: Hardware) -> bool:
-    """Whether ``nbytes`` of operands that no descriptor can address should first be copied to where one can.
-
-    A copy reads and writes them, in a launch of its own; without it the whole product goes at the pace of its loads.
-    """
-    work = 2 * max(m, 16) * max(n, 16) * k  # no tile is smaller
-    one_by_one = work / (hardware.flops * kind.rate * _ONE_BY_ONE)
-    return kind.tma and one_by_one > hardware.launch + 2 * nbytes / hardware.bandwidth
-
-
 # Stream-K must promise more speed than its model is wrong by, so that it does not lose: at 3584x2048x8192 it took 1.17
 # times as long.
 _STREAM_K_PROMISE = 1.15
@@ -312,3 +298,29 @@ def choose(m: int, n: int, k: int, kind: Kind, hardware: Hardware, schedule: str
         return promise * seconds(config, m, n, k, kind, hardware)
 
     return min(candidates(kind, hardware, schedule), key=cost)
+
+
+# Elements of 2 bytes that no descriptor can load come one by one, past the pipeline. On an H200 products of such were
+# done at 0.01 to 0.11 of its rate, and those of few rows read theirs at 0.13 to 0.27 of the rate of memory.
+_ONE_BY_ONE = 0.03
+_READ_ONE_BY_ONE = 0.25
+# 28 MB were copied in 17 us.
+_COPY = 0.75
+
+
+def copies_pay(m: int, n: int, k: int, nbytes: int, kind: Kind, hardware: Hardware) -> bool:
+    """Whether ``nbytes`` of operands that no descriptor can address should first be copied to where one can.
+
+    A copy reads and writes them, in a launch of its own; without it the whole product goes at the pace of its loads.
+    """
+    if not kind.tma:
+        return False
+    work = 2 * max(m, 16) * max(n, 16) * k  # no tile is smaller
+    one_by_one = max(
+        work / (hardware.flops * kind.rate * _ONE_BY_ONE),
+        nbytes / (hardware.bandwidth * _READ_ONE_BY_ONE),
+        k / 128 * _WAY,
+    )
+    kind = replace(kind, lined=True)
+    product = seconds(choose(m, n, k, kind, hardware), m, n, k, kind, hardware)
+    return one_by_one > 2 * nbytes / (hardware.bandwidth * _COPY) + product
