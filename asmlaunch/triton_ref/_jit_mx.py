@@ -281,44 +281,33 @@ def reduce(
         )  # fmt: skip
 
 
-@triton.jit
-def scaled_pair(code, factor, NVIDIA: tl.constexpr):
-    """bfloat16 of the low and the high elements of FP4 bytes, times ``factor`` (bfloat16).
+def _pairs(lift: bool) -> str:
+    """PTX: of four FP4 bytes in $4, times factors in $5 and $6, the low elements to $0 and $1, the high to $2, $3."""
+    lines = [".reg .b32 x, y, s, t, u;", "mov.b32 u, 0x7E807E80;"] if lift else [".reg .b32 x, y, s, t;"]
+    lines += ["prmt.b32 x, $4, 0, 0x1404;", "prmt.b32 y, $4, 0, 0x3424;"]
+    for result, (high, source) in enumerate(((0, "x"), (0, "y"), (1, "x"), (1, "y"))):
+        lines += [f"shr.b32 t, {source}, {6 if high else 2};", "and.b32 t, t, 0x01C001C0;"]
+        lines += [] if high else [f"shl.b32 s, {source}, 4;"]
+        lines += [f"lop3.b32 t, {source if high else 's'}, 0x80008000, t, 0xEA;"]
+        lines += ["mul.rn.bf16x2 t, t, u;"] if lift else []
+        lines += [f"mul.rn.bf16x2 ${result}, t, ${5 + result % 2};"]
+    return "\n".join(("{", *lines, "}"))
 
-    As ``pair``, with the 2^126 that lifts what the four bits stand for where they land.
+
+PAIRS = tl.constexpr(_pairs(False))
+LIFTED_PAIRS = tl.constexpr(_pairs(True))
+
+
+@triton.jit
+def pair(code, factor, LIFT: tl.constexpr, NVIDIA: tl.constexpr):
+    """bfloat16 of the low and the high elements of FP4 bytes, times ``factor`` (bfloat16), and 2^-126 without ``LIFT``.
+
+    The four bits land where bfloat16 has its sign, the lowest two bits of its exponent and the highest of its fraction:
+    the element times 2^-126, its subnormal 0.5 a subnormal. ``LIFT`` is a product more.
     """
     if NVIDIA:
         return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 x, y, s, t, u;
-            mov.b32 u, 0x7E807E80;
-            prmt.b32 x, $4, 0, 0x1404;
-            prmt.b32 y, $4, 0, 0x3424;
-            shr.b32 t, x, 2;
-            and.b32 t, t, 0x01C001C0;
-            shl.b32 s, x, 4;
-            lop3.b32 t, s, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 t, t, u;
-            mul.rn.bf16x2 $0, t, $5;
-            shr.b32 t, y, 2;
-            and.b32 t, t, 0x01C001C0;
-            shl.b32 s, y, 4;
-            lop3.b32 t, s, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 t, t, u;
-            mul.rn.bf16x2 $1, t, $6;
-            shr.b32 t, x, 6;
-            and.b32 t, t, 0x01C001C0;
-            lop3.b32 t, x, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 t, t, u;
-            mul.rn.bf16x2 $2, t, $5;
-            shr.b32 t, y, 6;
-            and.b32 t, t, 0x01C001C0;
-            lop3.b32 t, y, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 t, t, u;
-            mul.rn.bf16x2 $3, t, $6;
-            }
-            """,
+            LIFTED_PAIRS if LIFT else PAIRS,
             "=r,=r,=r,=r,r,r,r",
             [code, factor],
             dtype=(tl.bfloat16, tl.bfloat16),
@@ -326,9 +315,10 @@ def scaled_pair(code, factor, NVIDIA: tl.constexpr):
             pack=4,
         )
     else:
+        DOWN: tl.constexpr = 1.0 if LIFT else 2.0**-126
         scale = widen(factor)
-        low = e2m1(code.to(tl.int32) & 15)
-        high = e2m1(code.to(tl.int32) >> 4)
+        low = e2m1(code.to(tl.int32) & 15) * DOWN
+        high = e2m1(code.to(tl.int32) >> 4) * DOWN
         return round_bfloat16(low * scale), round_bfloat16(high * scale)
 
 
@@ -358,7 +348,7 @@ def dequantise_store(out, codes, byte, row, block, rows, k_out, FORMAT: tl.const
     ROWS: tl.constexpr = byte.shape[1]
     if FORMAT == "e2m1":
         factor = tl.where(byte == 255, 0x7FC0, byte << 7).to(tl.int16).to(tl.bfloat16, bitcast=True)
-        low, high = scaled_pair(codes, tl.broadcast_to(factor[:, :, None], (BLOCKS, ROWS, 16)), NVIDIA)
+        low, high = pair(codes, tl.broadcast_to(factor[:, :, None], (BLOCKS, ROWS, 16)), True, NVIDIA)
         values = tl.reshape(tl.join(low, high), (BLOCKS, ROWS, 32))
         some = codes & 0x77
     else:
@@ -462,53 +452,6 @@ def repair(
 
 
 @triton.jit
-def pair(code, factor, NVIDIA: tl.constexpr):
-    """bfloat16 of the low and the high elements of FP4 bytes, times ``factor`` (bfloat16) and 2^-126.
-
-    The four bits land where bfloat16 has its sign, the lowest two bits of its exponent and the highest of its fraction:
-    the element times 2^-126, its subnormal 0.5 a subnormal.
-    """
-    if NVIDIA:
-        return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 x, y, s, t;
-            prmt.b32 x, $4, 0, 0x1404;
-            prmt.b32 y, $4, 0, 0x3424;
-            shr.b32 t, x, 2;
-            and.b32 t, t, 0x01C001C0;
-            shl.b32 s, x, 4;
-            lop3.b32 t, s, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 $0, t, $5;
-            shr.b32 t, y, 2;
-            and.b32 t, t, 0x01C001C0;
-            shl.b32 s, y, 4;
-            lop3.b32 t, s, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 $1, t, $6;
-            shr.b32 t, x, 6;
-            and.b32 t, t, 0x01C001C0;
-            lop3.b32 t, x, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 $2, t, $5;
-            shr.b32 t, y, 6;
-            and.b32 t, t, 0x01C001C0;
-            lop3.b32 t, y, 0x80008000, t, 0xEA;
-            mul.rn.bf16x2 $3, t, $6;
-            }
-            """,
-            "=r,=r,=r,=r,r,r,r",
-            [code, factor],
-            dtype=(tl.bfloat16, tl.bfloat16),
-            is_pure=True,
-            pack=4,
-        )
-    else:
-        scale = widen(factor)
-        low = e2m1(code.to(tl.int32) & 15) * 2.0**-126
-        high = e2m1(code.to(tl.int32) >> 4) * 2.0**-126
-        return round_bfloat16(low * scale), round_bfloat16(high * scale)
-
-
-@triton.jit
 def interleave(tile):
     """Columns [units] in another order, the same for both operands of a product, which does not care.
 
@@ -547,7 +490,7 @@ def skinny_operand(
     ROWS: tl.constexpr = place.shape[0]
     BLOCKS: tl.constexpr = byte.shape[1]
     factor = tl.reshape(tl.broadcast_to(factor[:, :, None], (ROWS, BLOCKS, 16)), (ROWS, BLOCKS * 16))
-    even, odd = pair(interleave(code), interleave(factor), NVIDIA)
+    even, odd = pair(interleave(code), interleave(factor), False, NVIDIA)
     return even, odd, low, high
 
 
