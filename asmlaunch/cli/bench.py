@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from asmlaunch.cli.options import Device, Seed
 from asmlaunch.cli.output import console, print_json
 from asmlaunch.errors import KernelNotFoundError
 from asmlaunch.module import Kernel, load
@@ -28,13 +29,11 @@ def bench(
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Timed launches; the time is their median.")] = 5,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the result with float64.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
+    seed: Seed = 0,
     numerics: Annotated[
         str | None, typer.Option(help="How the emulator's matrix instructions round: exact or cdna3.")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
-    ] = None,
+    device: Device = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the rows to this file too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of rows as JSON.")] = False,
 ) -> None:

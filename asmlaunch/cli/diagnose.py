@@ -9,6 +9,7 @@ import numpy as np
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from asmlaunch.cli.options import Device, Folder, Seed
 from asmlaunch.cli.output import console, errors, print_json
 from asmlaunch.errors import DumpError
 from asmlaunch.kernels import matching
@@ -28,7 +29,7 @@ def diagnose_command(
     problem: Annotated[
         str, typer.Option(metavar="SIZES", help="As in 'm=33, k=512', on top of the first standard problem.")
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
+    seed: Seed = 0,
     result: Annotated[
         Path | None,
         typer.Option(
@@ -44,15 +45,8 @@ def diagnose_command(
     smallest: Annotated[
         bool, typer.Option("--minimise", help="Look for the smallest problem that fails in the same way first.")
     ] = False,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of .co files. Default: $ASMLAUNCH_KERNEL_PATH, else the amd-aiter wheel."
-        ),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
-    ] = None,
+    kernels: Folder = None,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False,
 ) -> None:
     """Say why a result of a declared problem is wrong: the mistake that gives it, and the line that would be right.

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from asmlaunch.cli.options import Device
 from asmlaunch.cli.output import console, print_json
 from asmlaunch.errors import ArgumentError, DumpError
 from asmlaunch.kernels import choose_object, find_objects
@@ -31,9 +32,6 @@ _File = Annotated[
     Path, typer.Argument(metavar="KERNEL", help="Code object, or its name among the kernels found.", show_default=False)
 ]
 _Name = Annotated[str | None, typer.Option(help="Which kernel, where the object holds several.")]
-_Device = Annotated[
-    str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
-]
 _Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -48,7 +46,7 @@ def layout(
         Path | None, typer.Option(help="Draw the layout into this file, .svg or .png.", metavar="FILE")
     ] = None,
     name: _Name = None,
-    device: _Device = None,
+    device: Device = None,
     as_json: _Json = False,
 ) -> None:
     """Find the memory layout in which a kernel reads an operand.
@@ -84,7 +82,7 @@ def args(
     ] = None,
     padding: Annotated[bool, typer.Option(help="Show dead padding too.")] = False,
     name: _Name = None,
-    device: _Device = None,
+    device: Device = None,
     as_json: _Json = False,
 ) -> None:
     """Change every argument slot and every padding byte, and tell what that changes."""
@@ -124,7 +122,7 @@ def domain(
         list[str] | None, typer.Option(help="Size to vary, such as n; can be repeated. Default: all of them.")
     ] = None,
     name: _Name = None,
-    device: _Device = None,
+    device: Device = None,
     as_json: _Json = False,
 ) -> None:
     """Find the steps of each size on which a kernel is right, the smallest right size, and what happens outside."""
@@ -153,7 +151,7 @@ def numerics(
         Path | None, typer.Option(help="What --json printed on another device: show what differs.", metavar="FILE")
     ] = None,
     name: _Name = None,
-    device: _Device = None,
+    device: Device = None,
     as_json: _Json = False,
 ) -> None:
     """Find out how a kernel adds and rounds, and what it makes of subnormals, NaN and infinity.

@@ -10,6 +10,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from asmlaunch.cli.options import Folder
 from asmlaunch.cli.output import console, errors
 from asmlaunch.errors import KernelNotFoundError
 from asmlaunch.kernels import find_objects, search_path
@@ -41,12 +42,7 @@ def sweep(
         str | None, typer.Option(metavar="URL", help="dask://host:port runs on that cluster's workers.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report in Markdown.")] = None,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of .co files. Default: $ASMLAUNCH_KERNEL_PATH, else the amd-aiter wheel."
-        ),
-    ] = None,
+    kernels: Folder = None,
 ) -> None:
     """Execute and verify every kernel of some families, each on one small problem.
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from asmlaunch.cli.diagnose import show, with_bar
+from asmlaunch.cli.options import Device, Folder, Seed
 from asmlaunch.cli.output import console, errors, print_json
 from asmlaunch.kernels import choose_object, find_objects, matching
 from asmlaunch.module import Kernel, load
@@ -31,13 +32,6 @@ DEFAULT_KERNEL = "BpreShuffle_256x256"
 
 _Job = tuple[Definition, Kernel, Case]
 
-_Folder = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Folder of .co files. Default: $ASMLAUNCH_KERNEL_PATH, else the amd-aiter wheel."),
-]
-_Device = Annotated[
-    str | None, typer.Option(help="emulator, hip or hip:N. Default: a GPU that can run it, else emulator.")
-]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print a list of results as JSON.")]
 _Html = Annotated[
     Path | None,
@@ -67,8 +61,8 @@ def a4w4(
             "of them departs."
         ),
     ] = "float64",
-    kernels: _Folder = None,
-    device: _Device = None,
+    kernels: Folder = None,
+    device: Device = None,
     html: _Html = None,
     keep: _Keep = None,
     as_json: _AsJson = False,
@@ -118,7 +112,7 @@ def _of_family(definition: Definition) -> Callable[..., None]:
                 "Default: all standard problems.",
             ),
         ] = None,
-        seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
+        seed: Seed = 0,
         check: Annotated[bool, typer.Option(help="Refuse problems outside the kernel's domain.")] = True,
         checks: Annotated[
             str | None, typer.Option(help="The emulator's checks: all, or names such as races,waits.")
@@ -136,8 +130,8 @@ def _of_family(definition: Definition) -> Callable[..., None]:
         resident: Annotated[
             int | None, typer.Option(min=1, help="Workgroups alive at once in the emulator; others wait.")
         ] = None,
-        kernels: _Folder = None,
-        device: _Device = None,
+        kernels: Folder = None,
+        device: Device = None,
         html: _Html = None,
         keep: _Keep = None,
         reasons: Annotated[bool, typer.Option("--diagnose", help="Say why a result is wrong.")] = False,
