@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator import collatz
 
 import asmlaunch
 from asmlaunch.devices import LaunchResult
@@ -56,14 +57,7 @@ def test_lanes_that_leave_a_loop_at_different_times(processor: str) -> None:
     x = np.arange(1, 129, dtype=np.uint32)
     out = np.zeros(128, np.uint32)
     launch("control", processor, {"out": out, "x": x}, "collatz", grid=2, block=64)
-
-    def steps(number: int) -> int:
-        count = 0
-        while number > 1:
-            number, count = (3 * number + 1 if number % 2 else number // 2), count + 1
-        return count
-
-    np.testing.assert_array_equal(out, [steps(int(number)) for number in x])
+    np.testing.assert_array_equal(out, [collatz.steps(int(number)) for number in x])
 
 
 def test_atomics_in_lds_and_memory(processor: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from emulator import collatz
 
 import asmlaunch
 
@@ -74,11 +75,4 @@ def test_collatz(processor: str) -> None:
     x = np.arange(1, 257, dtype=np.int32)
     out = np.zeros(256, np.int32)
     launch("collatz", processor, out, x, grid=1)
-
-    def steps(number: int) -> int:
-        count = 0
-        while number > 1:
-            number, count = (3 * number + 1 if number % 2 else number // 2), count + 1
-        return count
-
-    np.testing.assert_array_equal(out, [steps(int(number)) for number in x])
+    np.testing.assert_array_equal(out, [collatz.steps(int(number)) for number in x])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from validate.probe.rearranged import rearrange
 
 import asmlaunch
-from asmlaunch.devices.emulator import EmulatorDevice
-from asmlaunch.errors import ArgumentError, KernelNotFoundError, MemoryFaultError
+from asmlaunch.errors import ArgumentError, KernelNotFoundError
 from asmlaunch.module import Kernel
 from asmlaunch.validate.probe import probe_layout
 
@@ -55,44 +55,21 @@ def test_the_left_operand_against_the_right(shuffled: Kernel) -> None:
 
 def test_a_kernel_that_reads_other_places(shuffled: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights shuffled, and their nibbles swapped, on the way to the kernel: to the probe it takes plain ones."""
-    launch = EmulatorDevice.launch
 
-    def moved(self, kernel, code_object, kernarg, *, buffers, **options):
-        b = next(buffer.owner for buffer in buffers if buffer.name == "ptr_B")
-        before = b.copy()
-        rows, columns = b.shape
-        b[...] = before.reshape(rows // 16, 16, columns // 32, 2, 16).transpose(0, 2, 3, 1, 4).reshape(b.shape)
-        b[...] = b << 4 | b >> 4
-        try:
-            return launch(self, kernel, code_object, kernarg, buffers=buffers, **options)
-        finally:
-            b[...] = before
+    def moved(before: np.ndarray) -> np.ndarray:
+        rows, columns = before.shape
+        tiles = before.reshape(rows // 16, 16, columns // 32, 2, 16).transpose(0, 2, 3, 1, 4).reshape(before.shape)
+        return tiles << 4 | tiles >> 4
 
-    monkeypatch.setattr(EmulatorDevice, "launch", moved)
+    rearrange(monkeypatch, "ptr_B", moved)
     found = probe_layout(shuffled, "B", sizes=(64, 128, 256))
     assert found.known == ("plain",)
     assert found.order == "swapped"
 
 
 def test_no_pattern_and_faults_are_said(shuffled: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch = EmulatorDevice.launch
     places = np.random.default_rng(0).permutation(4096)
-    calls = 0
-
-    def scrambled(self, kernel, code_object, kernarg, *, buffers, **options):
-        nonlocal calls
-        calls += 1
-        if calls == 7:
-            raise MemoryFaultError("a fault of this test")
-        scales = next(buffer.owner for buffer in buffers if buffer.name == "ptr_ScaleA")
-        before = scales.copy()
-        scales.reshape(-1)[...] = before.reshape(-1)[places]
-        try:
-            return launch(self, kernel, code_object, kernarg, buffers=buffers, **options)
-        finally:
-            scales[...] = before
-
-    monkeypatch.setattr(EmulatorDevice, "launch", scrambled)
+    rearrange(monkeypatch, "ptr_ScaleA", lambda scales: scales.reshape(-1)[places].reshape(scales.shape), fault=7)
     found = probe_layout(shuffled, "ScaleA")
     assert not found
     assert found.layout is None

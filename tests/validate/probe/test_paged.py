@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from validate.probe.rearranged import rearrange
 
 import asmlaunch
-from asmlaunch.devices.emulator import EmulatorDevice
-from asmlaunch.errors import ArgumentError, KernelNotFoundError, MemoryFaultError
+from asmlaunch.errors import ArgumentError, KernelNotFoundError
 from asmlaunch.module import Kernel
 from asmlaunch.validate.probe import probe_layout
 from asmlaunch.validate.probe.paged import locate
@@ -39,23 +39,8 @@ def test_keys_and_values_of_one_byte(kernel: Kernel) -> None:
 
 def test_faults_and_values_that_lie_elsewhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of a block moved around on the way to the kernel; the fourth launch faults."""
-    launch, calls = EmulatorDevice.launch, 0
     places = np.random.default_rng(1).permutation(2048)
-
-    def moved(self, *arguments, buffers, **options):
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise MemoryFaultError("a fault of this test")
-        values = next(buffer.owner for buffer in buffers if buffer.name == "ptr_V")
-        before = values.copy()
-        values.reshape(-1, 2048)[...] = before.reshape(-1, 2048)[:, places]
-        try:
-            return launch(self, *arguments, buffers=buffers, **options)
-        finally:
-            values[...] = before
-
-    monkeypatch.setattr(EmulatorDevice, "launch", moved)
+    rearrange(monkeypatch, "ptr_V", lambda v: v.reshape(-1, 2048)[:, places].reshape(v.shape), fault=4)
     found = probe_layout(kernel, "V")
     assert not found
     assert any("a fault of this test" in note for note in found.notes)
