@@ -475,14 +475,14 @@ TRIED = (*SQUARES, *MANY[:7], (1536, 2048, 8192), (1024, 1024, 8192), (640, 640,
 
 def timed_choice(report: Callable[..., None]) -> None:
     """What the model's choice loses to the best of all its configurations, each tried: ``best / chosen``."""
-    from asmlaunch.triton_ref import hardware, matmul, tiles
+    from asmlaunch.triton_ref import dense, hardware, matmul, tiles
 
     processor = hardware.hardware_of(torch.device("cuda", 0))
     ratios = []
     for m, n, k in TRIED:
-        kind = tiles.Kind(2, 2, 1.0, True, lined=k % 64 == 0)
         a, b = torch.randn(m, k, device="cuda").bfloat16(), torch.randn(n, k, device="cuda").bfloat16().T
         out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+        kind = dense.kind_of(a, b, processor)
         chosen = tiles.choose(m, n, k, kind, processor)
         # Without those that cannot win: a program whose tile is far larger or smaller than its share of the result.
         near = [c for c in tiles.candidates(kind, processor) if tiles.seconds(c, m, n, k, kind, processor) < 2.5 * (

@@ -321,7 +321,7 @@ def few_rows(
     top = tile // across * ROWS
     start = part * PART
     STEPS: gl.constexpr = PART // STEP
-    WORDS: gl.constexpr = PART // 512 * LINES
+    WORDS: gl.constexpr = STEPS // 2 * LINES
     ring = gl.allocate_shared_memory(gl.uint8, [STAGES, LINES, STEP // 2], gl.NVMMASharedLayout(128, 8))
     scales = gl.allocate_shared_memory(gl.int32, [WORDS, 4], PLAIN)
     a_tile = gl.allocate_shared_memory(gl.float8e4nv, [PART // 32, ROWS, 32], gl.NVMMASharedLayout(32, 8))

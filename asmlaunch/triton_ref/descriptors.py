@@ -82,10 +82,9 @@ class _Plan:
 
 def _plan(tensor: torch.Tensor, name: str, scratch: Scratch) -> _Plan:
     # What is contiguous stays so, unless its rows are so short that most of a line would be padding.
-    by_rows, by_columns = tensor, tensor.T
     size = tensor.element_size()
     turned = tensor.stride(0) < tensor.stride(1)
-    source = by_columns if turned else by_rows
+    source = tensor.T if turned else tensor
     if source.shape[1] * size < _LINE and source.shape[0] > source.shape[1]:
         source, turned = source.T, not turned
     rows, columns = source.shape

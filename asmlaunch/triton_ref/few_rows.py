@@ -28,7 +28,7 @@ class Cut:
 
     Attributes:
         rows: of A a program has; 8, 16, 32 or 64.
-        part: elements of K a program adds, 512 times a power of two.
+        part: elements of K a program adds, two steps of 256 times a power of two.
         stages: places for steps of B, all but one of which are under way.
     """
 
@@ -83,17 +83,16 @@ def cut(m: int, n: int, k: int, hardware: Hardware) -> Cut:
     steps under way would only make what else is read wait behind them.
     """
     rows = next((r for r in (8, 16, 32) if m <= r), 64)
-    deepest = 4 if rows == 64 else 3
-    found = None
-    for part in (2 * _STEP, 4 * _STEP, 8 * _STEP):
-        longer = Cut(rows, part, min(deepest, part // _STEP))
-        tiles = -(-m // rows) * -(-n // longer.lines)
-        if found and (longer.shared > hardware.shared // longer.resident or part >= 2 * k):
+    stages = 4 if rows == 64 else 3
+    found = Cut(rows, 2 * _STEP, 2)
+    tiles = -(-m // rows) * -(-n // found.lines)
+    for part in (4 * _STEP, 8 * _STEP):
+        longer = Cut(rows, part, stages)
+        if longer.shared > hardware.shared // longer.resident or part >= 2 * k:
             break
         whole = part >= k and tiles > 0.45 * hardware.units
-        if not found or whole or tiles * -(-k // found.part) > longer.resident * hardware.units:
+        if whole or tiles * -(-k // found.part) > longer.resident * hardware.units:
             found = longer
-    assert found is not None
     return found
 
 
@@ -103,7 +102,7 @@ def layouts(cut: Cut) -> dict[str, Any]:
 
     warps = [[16 << i, 0] for i in range(cut.warps.bit_length() - 1)]
     rows = [[1, 0], [2, 0], [4, 0]]
-    words = cut.part // 512 * cut.lines
+    words = cut.part // (2 * _STEP) * cut.lines
     # Lanes take what lies together in memory first: words of a row, then rows; 16 bytes each, or 8 if there is less.
     pieces = [[bit, 0] for bit in (cut.lines, 2 * cut.lines) if bit < words]
     pieces += [[1 << i, 0] for i in range(cut.lines.bit_length() - 1)]
