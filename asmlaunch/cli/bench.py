@@ -79,7 +79,7 @@ def _row(
 ) -> dict[str, Any]:
     """One line of results. The first launch compiles, and is not timed; later ones see its result as their input."""
     ready = definition.problem(kernel.info, case)
-    options = {**(ready.options if kernel.device.name == "emulator" else {}), **wanted}
+    options = {**ready.options_on(kernel), **wanted}
     times = []
     for _ in range(repeat + 1):
         start = time.perf_counter()

@@ -150,9 +150,8 @@ class _Search:
             self._change(arguments)
         before = [None if one.around is None else one.around.whole.copy() for one in outputs]
         held = [one.result.copy() for one in outputs]
-        needed = problem.options if self._kernel.device.name == "emulator" else {}
         try:
-            self._kernel.launch(arguments, check=False, **{**needed, **self._options})
+            self._kernel.launch(arguments, check=False, **{**problem.options_on(self._kernel), **self._options})
         except AsmlaunchError as error:
             return type(error).__name__, None
         for one, old, start in zip(outputs, held, before, strict=True):

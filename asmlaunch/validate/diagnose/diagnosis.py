@@ -249,10 +249,9 @@ def _run(
 ) -> tuple[int, np.ndarray]:
     """Run the kernel on a fresh problem: the number of the output to look at and its result."""
     problem = definition.problem(kernel.info, case, check=False)
-    needed = problem.options if kernel.device.name == "emulator" else {}
     if len(problem.launches) != 1:
         raise ArgumentError("result", got="none", need=f"one, for a problem of {len(problem.launches)} launches")
-    kernel.launch(problem.launches[0], check=False, **{**needed, **options})
+    kernel.launch(problem.launches[0], check=False, **{**problem.options_on(kernel), **options})
     if output is None:
         wrong = (n for n, one in enumerate(problem.outputs) if not one.compare())
         number = next(wrong, number)

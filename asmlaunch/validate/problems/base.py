@@ -185,6 +185,10 @@ class Problem:
     outputs: tuple[Output, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def options_on(self, kernel: Kernel) -> Mapping[str, Any]:
+        """What a launch of ``kernel`` needs on its device: ``options``, or nothing on a GPU."""
+        return self.options if kernel.device.name == "emulator" else {}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -356,14 +360,13 @@ class Definition:
             raise LaunchError(
                 f"{self.name} on {kernel.device.name}", got=f"{len(problem.launches)} ranks", need="the emulator"
             )
-        needed = problem.options if kernel.device.name == "emulator" else {}
         before = {output.name: output.around.whole.copy() for output in problem.outputs if output.around}
         held = {output.name: output.result.copy() for output in problem.outputs}
         tile = tile_of(self.parameters(kernel.info))
         start = time.perf_counter()
 
         def launch(arguments: Mapping[str, Any]) -> LaunchResult:
-            return kernel.launch(arguments, check=check, **{**needed, **options})
+            return kernel.launch(arguments, check=check, **{**problem.options_on(kernel), **options})
 
         if len(problem.launches) == 1:
             results = [launch(problem.launches[0])]
